@@ -1,0 +1,393 @@
+"""What people hold: a repository they can read, change, recover and look after."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+from urllib.parse import unquote, urlsplit
+
+from fenceline.errors import ConfigError, NotFound, StoreError, TransactionClosed, store_error
+from fenceline.repo.merge import Strategy, Unit
+from fenceline.repo.model import Commit, Entry, Head, RefEntry
+from fenceline.repo.native.fsck import Checker, Report, Step
+from fenceline.repo.native.gc import GRACE_DEFAULT, Collector, Plan, Protected, Retention
+from fenceline.repo.native.local import LocalObjects
+from fenceline.repo.native.objects import ObjectStore
+from fenceline.repo.native.repository import DEFAULT_BRANCH, NativeRepository
+from fenceline.seams import Seams
+from fenceline.txn import recover
+from fenceline.txn.branches import RefAdmin
+from fenceline.txn.combine import Combiner
+from fenceline.txn.intent import DEFAULT_LEASE, IntentStore, Record
+from fenceline.txn.recover import Sweeper, Swept
+from fenceline.txn.transaction import OnConflict, Transaction, TransactionResult
+from fenceline.txn.upload import Progress, ProgressEvent
+
+Mode = Literal["r", "rw"]
+SWEEP_INTERVAL = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogItem:
+    """A commit, and the branch entry that made it visible; None for history from before the branch was created."""
+
+    commit: Commit
+    entry: RefEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class IntentStatus:
+    """An unfinished transaction, for people."""
+
+    execution: str
+    state: str
+    branch: str | None
+    actor: str | None
+    kind: str | None
+    age: float | None
+    expired: bool | None
+    why: str
+
+
+def open_repository(
+    url: str | os.PathLike[str], mode: Mode = "rw", *, create: bool = False, seams: Seams | None = None
+) -> Repository:
+    """Open a repository: a path, or a `file://` URL. `rw` first finishes what dead writers left; `r` never writes."""
+    return Repository.on(store_at(os.fspath(url)), mode, create=create, seams=seams)
+
+
+def store_at(url: str) -> ObjectStore:
+    """The object store behind a URL."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise ConfigError(f"{url} names the host {parts.netloc!r}", hint="write file:///absolute/path")
+        return LocalObjects(unquote(parts.path))
+    if parts.scheme and "://" in url:
+        raise ConfigError(f"cannot open {url}: no store for {parts.scheme}://", hint="use a path or a file:// URL")
+    return LocalObjects(url)
+
+
+class Repository:
+    """A versioned repository. Use it as a context manager, or `close()` it, if you started a sweeper."""
+
+    def __init__(self, native: NativeRepository, mode: Mode) -> None:
+        self._native = native
+        self._mode = mode
+        self._intents = IntentStore(native.objects, native.seams)
+        self._refs = RefAdmin(native, self._intents)
+        self._sweeper: Sweeper | None = None
+
+    @classmethod
+    def on(
+        cls, objects: ObjectStore, mode: Mode = "rw", *, create: bool = False, seams: Seams | None = None
+    ) -> Repository:
+        """Open a repository on any object store; tests use it with `fenceline.testing.MemoryObjects`."""
+        if mode not in ("r", "rw"):
+            raise ConfigError(f"mode is {mode!r}", hint="use 'r' or 'rw'")
+        seams = seams or Seams()
+        if create and mode == "rw":
+            native = NativeRepository.create(objects, seams, seams.actor())
+        else:
+            native = NativeRepository.open(objects, seams)
+        repository = cls(native, mode)
+        if mode == "rw":
+            repository.recover()
+        return repository
+
+    @property
+    def url(self) -> str:
+        return self._native.url
+
+    @property
+    def id(self) -> str:
+        return self._native.id
+
+    @property
+    def native(self) -> NativeRepository:
+        """The repository below the transactions: for tools that look at objects and entries."""
+        return self._native
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def head(self, branch: str = DEFAULT_BRANCH) -> Head:
+        return self._native.head(branch)
+
+    def branches(self) -> list[Head]:
+        return self._native.branches()
+
+    def tags(self) -> list[Head]:
+        return self._native.tags()
+
+    def commit(self, ref: str) -> Commit:
+        """The commit that a ref names: a branch, tag or commit id, `main~3`, `main@12`."""
+        return self._native.resolve(ref)
+
+    def list(self, ref: str, prefix: str = "") -> Iterator[Entry]:
+        """Files and datasets below a directory, with the part files of datasets."""
+        return self._native.entries(self._native.resolve(ref), prefix)
+
+    def stat(self, ref: str, path: str) -> Entry:
+        """The file or dataset at a path."""
+        found = self._native.find(self._native.resolve(ref), path)
+        if found is None:
+            raise NotFound(f"there is no {path!r} in {ref}", hint=f"fenceline ls {ref} lists what is there", path=path)
+        return found
+
+    def read(self, ref: str, path: str) -> bytes:
+        """A file's bytes, checked against their checksum."""
+        return self._native.read(self.stat(ref, path))
+
+    def chunks(self, ref: str, path: str) -> Iterator[bytes]:
+        """A file's bytes in pieces, for large files; the checksum is known only at the end."""
+        return self._native.chunks(self.stat(ref, path))
+
+    def download(self, ref: str, path: str, local: str, progress: Progress | None = None) -> int:
+        """Copy a file, or a directory with all below it, to the local disk; returns the number of files."""
+        entries = [e for e in self.list(ref, path) if e.address]
+        if not entries:
+            raise NotFound(
+                f"there is nothing at {path!r} in {ref}", hint=f"fenceline ls {ref} lists what is there", path=path
+            )
+        root = path.strip("/")
+        total = sum(e.size for e in entries)
+
+        def fetch(entry: Entry) -> int:
+            relative = entry.path[len(root) :].lstrip("/")
+            self._fetch(entry, posixpath.join(local, relative) if relative else local)
+            return entry.size
+
+        done_bytes = 0
+        for done, size in enumerate(self._native.seams.threads.map(fetch, entries, 4), 1):
+            done_bytes += size
+            if progress:
+                progress(ProgressEvent("download", done, len(entries), done_bytes, total))
+        return len(entries)
+
+    def _fetch(self, entry: Entry, target: str) -> None:
+        part = f"{target}.fenceline-part"
+        try:
+            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+            with open(part, "wb") as file:
+                for piece in self._native.chunks(entry):
+                    file.write(piece)
+            if entry.mode is not None:
+                os.chmod(part, entry.mode)
+            os.replace(part, target)
+        except OSError as error:
+            raise store_error(error, f"writing {target}") from error
+
+    def diff(self, left: str, right: str) -> Iterator[Unit]:
+        """What differs between two refs, each dataset as one; equal parts of the trees are never read."""
+        return self._native.changes(self._native.resolve(left), self._native.resolve(right))
+
+    def log(self, ref: str = DEFAULT_BRANCH, *, full: bool = False, actor: str | None = None) -> Iterator[LogItem]:
+        """Commits, newest first: along first parents, or with `full` through all of them.
+
+        `actor` keeps those made by it, or made visible by it: what recovery rolled forward is found by its name.
+        """
+        head = self._native.resolve(ref)
+        branch = self._native.find_head(ref) if "~" not in ref and "@" not in ref else None
+        entries = _EntryFinder(self, branch)
+        for commit in self._native.history([head]) if full else self._native.line(head):
+            entry = entries(commit.id)
+            if actor is None or commit.actor == actor or (entry is not None and entry.actor == actor):
+                yield LogItem(commit, entry)
+
+    def entries(self, branch: str = DEFAULT_BRANCH) -> Iterator[RefEntry]:
+        """Every entry of a branch, newest first: moves, fences, relocations, deletions."""
+        log = self._native.branch_log
+        last = log.last(branch)
+        if last is None:
+            raise NotFound(f"there is no branch {branch!r}", hint="fenceline branch lists them")
+        for seq in range(last.seq, 0, -1):
+            yield log.entry(branch, seq)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def transaction(
+        self,
+        branch: str = DEFAULT_BRANCH,
+        *,
+        actor: str | None = None,
+        key: str | None = None,
+        message: str = "",
+        on_conflict: OnConflict = "fail",
+        metadata: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> Transaction:
+        """Changes to a branch that become visible together or not at all: publish on exit, cancel on an exception.
+
+        The same `key` never applies twice on a branch. If the branch moves meanwhile, the transaction fails with both
+        heads, or with `on_conflict="rebase"` goes on where nothing that it read or wrote was changed.
+        """
+        self._writable("begin a transaction")
+        return Transaction(
+            self._native,
+            self._intents,
+            branch,
+            actor=actor or self._native.seams.actor(),
+            key=key,
+            message=message,
+            on_conflict=on_conflict,
+            metadata=metadata,
+            progress=progress,
+            lease=lease,
+        )
+
+    def merge(
+        self,
+        source: str,
+        into: str = DEFAULT_BRANCH,
+        *,
+        actor: str | None = None,
+        message: str = "",
+        strategy: Strategy | None = None,
+    ) -> TransactionResult:
+        """Three-way merge as one commit with two parents. All conflicts are raised together as `MergeConflict`."""
+        self._writable("merge")
+        combiner = Combiner(self._native, self._intents, self._refs)
+        return combiner.merge(source, into, actor or self._native.seams.actor(), message, strategy)
+
+    def revert(
+        self, ref: str, branch: str = DEFAULT_BRANCH, *, actor: str | None = None, message: str = ""
+    ) -> TransactionResult:
+        """Undo what one commit changed, as a new commit."""
+        self._writable("revert")
+        combiner = Combiner(self._native, self._intents, self._refs)
+        return combiner.revert(ref, branch, actor or self._native.seams.actor(), message)
+
+    def create_branch(self, name: str, source: str = DEFAULT_BRANCH, *, actor: str | None = None) -> Head:
+        self._writable("create a branch")
+        return self._refs.create_branch(name, source, actor or self._native.seams.actor())
+
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+        self._writable("delete a branch")
+        self._refs.delete_branch(name, actor or self._native.seams.actor())
+
+    def relocate_branch(
+        self, name: str, target: str, *, expected: str | None = None, actor: str | None = None, note: str = ""
+    ) -> Head:
+        """Point a branch at another published commit. What that leaves behind stays reachable as `name@seq`."""
+        self._writable("relocate a branch")
+        return self._refs.relocate(name, target, actor or self._native.seams.actor(), expected, note)
+
+    def create_tag(self, name: str, source: str = DEFAULT_BRANCH, *, actor: str | None = None, note: str = "") -> Head:
+        self._writable("create a tag")
+        return self._refs.create_tag(name, source, actor or self._native.seams.actor(), note)
+
+    def delete_tag(self, name: str, *, actor: str | None = None) -> None:
+        self._writable("delete a tag")
+        self._refs.delete_tag(name, actor or self._native.seams.actor())
+
+    # --- looking after ------------------------------------------------------------------------------------------
+
+    def recover(self) -> Sequence[Swept]:
+        """Finish what dead writers left, now."""
+        self._writable("recover")
+        return recover.sweep(self._native, self._intents)
+
+    def resolve_intent(
+        self, execution: str, how: Literal["roll_back", "retry"] = "roll_back", *, actor: str | None = None
+    ) -> Swept:
+        """An operator's way out for an intent in quarantine."""
+        self._writable("resolve an intent")
+        return recover.resolve(self._native, self._intents, execution, how, actor or self._native.seams.actor())
+
+    def start_sweeper(self, interval: float = SWEEP_INTERVAL) -> None:
+        """Recover continuously, in the background, until the repository is closed."""
+        self._writable("start a sweeper")
+        if self._sweeper is None:
+            self._sweeper = Sweeper(self._native, self._intents, interval)
+
+    def recoveries(self) -> Iterator[Record]:
+        """The terminal record of every transaction that ended, oldest first."""
+        return self._intents.records()
+
+    def intents(self) -> Iterator[IntentStatus]:
+        """Transactions that have not ended: running, left by the dead, or in quarantine."""
+        now = self._native.seams.clock.now()
+        for execution, intent, state, why in recover.unfinished(self._native, self._intents):
+            if intent is None:
+                yield IntentStatus(execution, state, None, None, None, None, None, why)
+            else:
+                expired = self._intents.expired(intent)
+                yield IntentStatus(
+                    execution, state, intent.branch, intent.actor, intent.kind, now - intent.created, expired, why
+                )
+
+    def plan_gc(self, retention: Retention | None = None) -> Plan:
+        """What `gc` would delete, and why. Deletes nothing."""
+        return self._collector(retention).plan()
+
+    def gc(self, retention: Retention | None = None, *, grace: float = GRACE_DEFAULT) -> Plan:
+        """Delete what nothing reaches any more; returns what was deleted."""
+        self._writable("collect garbage")
+        return self._collector(retention).collect(grace)
+
+    def fsck(self, *, content: bool = True, step: Step | None = None) -> Report:
+        """Verify every reachable object and, with `content`, every byte."""
+        return Checker(self._native, step, content).run()
+
+    def _collector(self, retention: Retention | None) -> Collector:
+        return Collector(self._native, lambda: protected(self._intents), retention or Retention())
+
+    # --- lifetime -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.stop()
+            self._sweeper = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _writable(self, doing: str) -> None:
+        if self._mode != "rw":
+            raise TransactionClosed(f"cannot {doing}: {self.url} was opened read-only", hint="open it with mode='rw'")
+
+
+class _EntryFinder:
+    """Finds the entry that made a commit visible on a branch; reads the log backwards, only as far as asked."""
+
+    def __init__(self, repo: Repository, branch: Head | None) -> None:
+        self._known: dict[str, RefEntry] = {}
+        self._rest: Iterable[RefEntry] = iter(repo.entries(branch.name)) if branch else iter(())
+
+    def __call__(self, commit: str) -> RefEntry | None:
+        if commit not in self._known:
+            for entry in self._rest:
+                if entry.commit is not None and entry.op not in ("fence", "adopt", "noop"):
+                    self._known.setdefault(entry.commit, entry)
+                if entry.commit == commit and commit in self._known:
+                    break
+        return self._known.get(commit)
+
+
+def protected(intents: IntentStore) -> Protected:
+    """What garbage collection must keep for unfinished intents: heartbeat or not, quarantined or not."""
+    executions: set[str] = set()
+    commits: set[str] = set()
+    for execution in intents.executions():
+        executions.add(execution)
+        try:
+            intent = intents.find(execution)
+            if intent is None:
+                continue
+            commits.update((intent.input, *intent.pins))
+            verdict = intents.verdict(intent)
+            if verdict is not None and verdict.commit is not None:
+                commits.add(verdict.commit)
+        except StoreError:  # unreadable: its own prefixes stay, and its input is kept by the branch it names
+            continue
+    return Protected(frozenset(executions), frozenset(commits))

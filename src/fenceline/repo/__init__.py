@@ -1,0 +1,1 @@
+"""The versioned repository: its values, its port, and the adapters behind it."""

@@ -1,0 +1,233 @@
+"""Garbage collection: explain what nothing reaches any more, announce it, look again, delete.
+
+Order (D3): list candidates → read intents → read refs and tags → announce the condemned → wait out the grace period →
+read intents and refs again → delete. An object's execution has written its intent before the object, and keeps it until
+a ref entry reaches the object, so a candidate is never missed by both readings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from fenceline import failpoints
+from fenceline.errors import ContractError, ObjectDamaged, ObjectMissing
+from fenceline.repo.model import Commit, Entry, Head
+from fenceline.repo.native.condemned import Condemned, announce, announced, withdraw
+from fenceline.repo.native.objects import ObjectInfo
+from fenceline.repo.native.refs import RefLog
+from fenceline.repo.native.repository import NativeRepository
+
+DELETE = failpoints.effect("gc.delete", "the deletion of condemned objects")
+
+KEEP_FLOOR = 3
+KEEP_DEFAULT = 10
+GRACE_DEFAULT = 10.0
+TEMPORARY_AGE = 3600.0
+_DELETE_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What of the past stays readable: by default everything a branch or tag reaches. Commit records always stay."""
+
+    keep: int = KEEP_DEFAULT
+    """The last entries of every branch, deleted and abandoned ones included, stay readable."""
+    expire: bool = False
+    """Also drop the content of commits behind the kept entries; the log goes on showing them."""
+    older_than: float | None = None
+    """With `expire`: only content of commits at least this many seconds old."""
+
+    def __post_init__(self) -> None:
+        if self.keep < KEEP_FLOOR:
+            raise ContractError(
+                f"keep={self.keep} is below the floor of {KEEP_FLOOR}", hint="recovery needs the last entries"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """What unfinished intents may still need."""
+
+    executions: frozenset[str]
+    commits: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a collection would delete, and why."""
+
+    objects: tuple[ObjectInfo, ...]
+    commits: tuple[str, ...]
+    """Commits whose content goes: nothing may point at them from now on."""
+    kept_objects: int
+    kept_bytes: int
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(info.size for info in self.objects)
+
+
+class Collector:
+    """One garbage collection of a repository."""
+
+    def __init__(self, repo: NativeRepository, protected: Callable[[], Protected], retention: Retention) -> None:
+        self._repo = repo
+        self._protected = protected
+        self._retention = retention
+
+    def plan(self) -> Plan:
+        """What would go. Reads only."""
+        candidates = list(self._candidates())  # first of all: see the module's docstring
+        return self._judge(candidates)
+
+    def collect(self, grace: float = GRACE_DEFAULT) -> Plan:
+        """Announce, wait, look again, delete. Returns what was deleted."""
+        plan = self.plan()
+        if not plan.objects:
+            self._withdraw_dead()
+            return plan
+        now = self._repo.seams.clock.now()
+        run = self._repo.seams.ids.execution()
+        announce(self._repo.objects, Condemned(run, self._repo.seams.owner(), now, plan.commits))
+        self._repo.seams.clock.sleep(grace)
+        final = self._judge(plan.objects)
+        for start in range(0, len(final.objects), _DELETE_BATCH):
+            with DELETE:
+                self._repo.objects.delete(info.key for info in final.objects[start : start + _DELETE_BATCH])
+        withdraw(self._repo.objects, run)
+        self._withdraw_dead()
+        return final
+
+    def _withdraw_dead(self) -> None:
+        """Lists of collections that were killed. Only with proof: a paused one may still go on to delete."""
+        for other in announced(self._repo.objects):
+            if self._repo.seams.proven_dead(other.owner):
+                withdraw(self._repo.objects, other.run)
+
+    def _candidates(self) -> Iterator[ObjectInfo]:
+        for prefix in ("files/", "datasets/", "trees/", "commits/"):
+            yield from self._repo.objects.list(prefix)
+        now = self._repo.seams.clock.now()
+        for info in self._repo.objects.list("tmp/"):
+            if now - info.modified > TEMPORARY_AGE:
+                yield info
+
+    def _judge(self, candidates: Iterable[ObjectInfo]) -> Plan:
+        protected = self._protected()  # intents before refs: a finished intent's entry is then already in the refs
+        roots = Roots.read(self._repo, protected, self._retention)
+        reached = self._reach(roots)
+        doomed, reasons = [], defaultdict[str, int](int)
+        kept = kept_bytes = 0
+        for info in candidates:
+            if info.key in reached or self._owned(info.key, protected):
+                kept += 1
+                kept_bytes += info.size
+            else:
+                doomed.append(info)
+                reasons[_reason(info.key, roots)] += 1
+        expired = [c for c in roots.history if c not in roots.readable]
+        unreached = [i.key.removeprefix("commits/") for i in doomed if i.key.startswith("commits/")]
+        return Plan(tuple(doomed), tuple(sorted({*expired, *unreached})), kept, kept_bytes, dict(reasons))
+
+    def _reach(self, roots: Roots) -> set[str]:
+        """Every key that a readable commit needs; each range of tree entries is opened once."""
+        reached = {f"commits/{commit}" for commit in roots.history}
+        for commit in roots.readable.values():
+            for node in self._repo.trees.nodes(commit.tree, skip=lambda node: node.address in reached):
+                reached.add(node.address)
+                if not node.height:
+                    for entry in self._repo.trees.load(node).items:
+                        assert isinstance(entry, Entry)
+                        reached.add(entry.address)
+        return reached
+
+    def _owned(self, key: str, protected: Protected) -> bool:
+        """Whether an unfinished intent's execution wrote it."""
+        area, _, rest = key.partition("/")
+        if area in ("files", "trees"):
+            return rest.partition("/")[0] in protected.executions
+        if area == "datasets":
+            return rest.partition("/_fl=")[2].partition("-")[0] in protected.executions
+        if area == "commits":  # a rebase makes more than one commit for an execution
+            try:
+                return self._repo.commit(rest).execution in protected.executions
+            except (ObjectMissing, ObjectDamaged):
+                return False
+        return False
+
+
+def _reason(key: str, roots: Roots) -> str:
+    if key.startswith("tmp/"):
+        return "leftover of an interrupted write"
+    return "no longer retained, or never published" if roots.expiring else "reached by no branch, tag or kept entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where reachability starts."""
+
+    history: dict[str, Commit]
+    """Every commit reachable through parents: their records stay."""
+    readable: dict[str, Commit]
+    """Those whose content stays."""
+    expiring: bool
+
+    @classmethod
+    def read(cls, repo: NativeRepository, protected: Protected, retention: Retention) -> Roots:
+        kept: dict[str, Commit] = {}
+        heads: list[Head] = []
+        for log in (repo.branch_log, repo.tag_log):
+            for name in log.names():
+                for commit in _kept(repo, log, name, retention):
+                    kept[commit.id] = commit
+                head = repo.head_at(name, log.last(name))
+                if head is not None:
+                    heads.append(head)
+        for commit_id in protected.commits:
+            try:
+                kept[commit_id] = repo.commit(commit_id)
+            except ObjectMissing:
+                continue  # a quarantined intent may name what is gone; there is nothing left to keep of it
+        history = {commit.id: commit for commit in repo.history([*kept.values()])}
+        if not retention.expire:
+            return cls(history, history, expiring=False)
+        readable = {**kept, **{c.id: c for c in _junctions(history, [h.commit.id for h in heads])}}
+        if retention.older_than is not None:
+            oldest = repo.seams.clock.now() - retention.older_than
+            readable.update({c.id: c for c in history.values() if c.time > oldest})
+        return cls(history, readable, expiring=True)
+
+
+def _kept(repo: NativeRepository, log: RefLog, name: str, retention: Retention) -> Iterator[Commit]:
+    last = log.last(name)
+    if last is None:
+        return
+    for entry in log.entries(name, max(0, last.seq - retention.keep), last.seq):
+        if entry.commit is not None:
+            try:
+                yield repo.commit(entry.commit)
+            except ObjectMissing:
+                if entry.seq == last.seq:
+                    raise  # a head must be there: fsck says what that breaks, and nothing may be deleted
+
+
+def _junctions(history: dict[str, Commit], heads: list[str]) -> Iterator[Commit]:
+    """Commits where the histories of two heads meet: merges need them as their base, so they stay readable."""
+    reaches: dict[str, int] = dict.fromkeys(history, 0)
+    for number, head in enumerate(sorted(set(heads))):
+        waiting = [head]
+        while waiting:
+            reached = waiting.pop()
+            if not reaches[reached] >> number & 1:
+                reaches[reached] |= 1 << number
+                waiting += history[reached].parents
+    inherited = defaultdict[str, list[int]](list)
+    for commit in history.values():
+        for parent in commit.parents:
+            inherited[parent].append(reaches[commit.id])
+    for commit_id, mask in reaches.items():
+        if mask.bit_count() > 1 and mask not in inherited[commit_id]:
+            yield history[commit_id]

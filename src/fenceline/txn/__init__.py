@@ -1,0 +1,1 @@
+"""Try, Confirm, Cancel: intents, the publish decision, recovery and its audit."""

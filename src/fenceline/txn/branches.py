@@ -1,0 +1,139 @@
+"""Branches and tags by hand: each operation is one conditional entry, or several tries at one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fenceline.errors import AlreadyExists, CondemnedCommit, ConflictError, NotFound, PublishConflict, UnpublishedCommit
+from fenceline.repo.model import MOVES, Commit, Head, Op, RefEntry
+from fenceline.repo.names import check_ref
+from fenceline.repo.native.condemned import refuse_condemned
+from fenceline.repo.native.refs import RefLog
+from fenceline.repo.native.repository import DEFAULT_BRANCH, NativeRepository
+from fenceline.txn.intent import IntentStore
+from fenceline.txn.publish import settle
+
+
+class RefAdmin:
+    """Creates, deletes and relocates branches and tags."""
+
+    def __init__(self, repo: NativeRepository, intents: IntentStore) -> None:
+        self._repo = repo
+        self._intents = intents
+
+    def create_branch(self, name: str, source: str, actor: str) -> Head:
+        check_ref(name)
+        if self._repo.find_tag(name):
+            raise AlreadyExists(f"there is a tag {name!r}", hint="a branch and a tag cannot share a name")
+        return self._create(self._repo.branch_log, name, "branch", source, actor)
+
+    def create_tag(self, name: str, source: str, actor: str, note: str = "") -> Head:
+        check_ref(name, "tag")
+        if self._repo.find_head(name):
+            raise AlreadyExists(f"there is a branch {name!r}", hint="a branch and a tag cannot share a name")
+        return self._create(self._repo.tag_log, name, "tag", source, actor, note)
+
+    def delete_branch(self, name: str, actor: str) -> None:
+        if name == DEFAULT_BRANCH:
+            raise ConflictError(
+                f"{name} is the default branch", hint="relocate it instead: fenceline branch NAME --to REF"
+            )
+        self._delete(self._repo.branch_log, check_ref(name), "branch", actor)
+
+    def delete_tag(self, name: str, actor: str) -> None:
+        self._delete(self._repo.tag_log, check_ref(name, "tag"), "tag", actor)
+
+    def relocate(self, branch: str, target: str, actor: str, expected: str | None = None, note: str = "") -> Head:
+        """Point a branch at another published commit; `expected` is the head it must still have."""
+        commit = self.published(self._repo.resolve(target))
+        head = self._repo.head(branch)
+        if expected is not None and head.commit.id != self._repo.resolve(expected).id:
+            raise PublishConflict(
+                f"{branch} is at {head.commit.id[:12]}, not at {expected}",
+                hint="look at the new head, then relocate again",
+                branch=branch,
+                expected=expected,
+                actual=head.commit.id,
+            )
+        entry = self._entry(head.seq + 1, Op.RELOCATE, commit.id, actor, note or f"relocated from {head.commit.id}")
+        if not self._repo.branch_log.append(branch, entry):
+            raise PublishConflict(
+                f"{branch} moved at this very moment",
+                hint="look at the new head, then relocate again",
+                branch=branch,
+                expected=head.commit.id,
+                actual=None,
+            )
+        self._absolved(commit, lambda: self.relocate(branch, head.commit.id, actor, note="undone: target is condemned"))
+        return Head(branch, entry.seq, commit, entry)
+
+    def published(self, commit: Commit) -> Commit:
+        """The same commit, if it was ever published (INV-12): what is only staged may be looked at, never built on."""
+        record = self._intents.record(commit.execution)
+        if record is not None:
+            visible = record.commit == commit.id
+        else:
+            intent = self._intents.find(commit.execution)
+            decided = settle(self._repo, intent) if intent else None
+            visible = commit.kind == "init" or (
+                decided is not None and decided.op in MOVES and decided.commit == commit.id
+            )
+        if not visible:
+            raise UnpublishedCommit(
+                f"commit {commit.id[:12]} of execution {commit.execution} was never published",
+                hint="it can be inspected with show, diff and ls, but not merged, tagged, branched from or published",
+                commit=commit.id,
+            )
+        return commit
+
+    def _create(self, log: RefLog, name: str, what: str, source: str, actor: str, note: str = "") -> Head:
+        commit = self.published(self._repo.resolve(source))
+        last = log.last(name)
+        if last is not None and last.commit is not None:
+            raise AlreadyExists(
+                f"{what} {name!r} exists already", hint=f"choose another name, or delete the {what} first"
+            )
+        # A deleted name that is created again goes on with its numbers (R1).
+        entry = self._entry(last.seq + 1 if last else 1, Op.CREATE, commit.id, actor, note)
+        if not log.append(name, entry):
+            raise AlreadyExists(
+                f"{what} {name!r} was created by someone else at this moment", hint="use it, or another name"
+            )
+        self._absolved(commit, lambda: self._delete(log, name, what, actor))
+        return Head(name, entry.seq, commit, entry)
+
+    def _absolved(self, commit: Commit, undo: Callable[[], object]) -> None:
+        """The ref stands; now look whether a collection condemned its commit (D3, second half)."""
+        try:
+            refuse_condemned(self._repo.objects, [commit.id])
+            self._refuse_expired(commit)  # in this order: a collection withdraws its list only when all is deleted
+        except CondemnedCommit:
+            undo()
+            raise
+
+    def _refuse_expired(self, commit: Commit) -> None:
+        if commit.tree is not None and self._repo.objects.stat(commit.tree.address) is None:
+            raise CondemnedCommit(
+                f"the content of commit {commit.id[:12]} was removed by garbage collection",
+                hint="its log entry stays, but nothing can be built on it; start from another commit",
+                commit=commit.id,
+            )
+
+    def _delete(self, log: RefLog, name: str, what: str, actor: str) -> None:
+        while True:
+            last = log.last(name)
+            if last is None or last.commit is None:
+                raise NotFound(f"there is no {what} {name!r}", hint=f"fenceline {what} lists them")
+            if log.append(name, self._entry(last.seq + 1, Op.DELETE, None, actor, f"was at {last.commit}")):
+                return
+
+    def _entry(self, seq: int, op: Op, commit: str | None, actor: str, note: str = "") -> RefEntry:
+        return RefEntry(
+            seq,
+            op,
+            commit,
+            by=self._repo.seams.ids.execution(),
+            actor=actor,
+            time=self._repo.seams.clock.now(),
+            note=note,
+        )

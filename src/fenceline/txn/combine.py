@@ -1,0 +1,96 @@
+"""Merge and revert: transactions whose content comes from commits that exist already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fenceline.errors import ContractError, MergeConflict, NotFound, PublishConflict
+from fenceline.repo.merge import Strategy, merge
+from fenceline.repo.model import Commit, Entry
+from fenceline.repo.native.repository import NativeRepository
+from fenceline.txn.branches import RefAdmin
+from fenceline.txn.intent import DEFAULT_LEASE, IntentStore
+from fenceline.txn.transaction import Transaction, TransactionResult
+
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Combiner:
+    """Merges and reverts on a repository."""
+
+    repo: NativeRepository
+    intents: IntentStore
+    refs: RefAdmin
+    lease: float = DEFAULT_LEASE
+
+    def merge(self, source: str, into: str, actor: str, message: str, strategy: Strategy | None) -> TransactionResult:
+        """Bring a ref's changes since the common ancestor into a branch, as one commit with two parents."""
+        if strategy not in (None, "ours", "theirs"):
+            raise ContractError(
+                f"strategy is {strategy!r}", hint="use 'ours' or 'theirs', or none to see the conflicts"
+            )
+        theirs = self.refs.published(self.repo.resolve(source))
+        for attempt in range(TRIES):
+            tx = self._begin(into, "merge", actor, message or f"Merge {source} into {into}", theirs)
+            base = self.repo.merge_base(tx.input, theirs)
+            if base is not None and base.id == theirs.id:
+                return self._transact(tx, {})  # nothing to bring in
+            edits, conflicts = merge(
+                self.repo.diff(base, tx.input), self.repo.diff(base, theirs), f"{tx.execution}-merge", strategy
+            )
+            if conflicts:
+                raise MergeConflict(
+                    f"{source} and {into} both changed {len(conflicts)} path(s): "
+                    + "; ".join(str(c) for c in conflicts[:10]),
+                    conflicts=conflicts,
+                    hint="merge with strategy 'ours' or 'theirs', or make the change on one side and merge again",
+                )
+            try:
+                return self._transact(tx, edits, commit_even_if_equal=True)
+            except PublishConflict:  # the branch moved in between: merge again with its new head
+                if attempt == TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def revert(self, ref: str, branch: str, actor: str, message: str) -> TransactionResult:
+        """Undo what one commit changed, as a new commit on top of the branch."""
+        commit = self.refs.published(self.repo.resolve(ref))
+        if not commit.parents:
+            raise ContractError(f"{ref} is the first commit", hint="it changed nothing that could be undone")
+        if not any(c.id == commit.id for c in self.repo.history([self.repo.head(branch).commit])):
+            raise NotFound(f"commit {commit.id[:12]} is not in the history of {branch}", hint=f"fenceline log {branch}")
+        parent = self.repo.commit(commit.parents[0])
+        tx = self._begin(branch, "revert", actor, message or f"Revert {commit.id[:12]}: {commit.message}", parent)
+        edits, conflicts = merge(
+            self.repo.diff(commit, tx.input), self.repo.diff(commit, parent), f"{tx.execution}-revert"
+        )
+        if conflicts:
+            raise MergeConflict(
+                f"{commit.id[:12]} cannot be undone: later commits changed the same paths: "
+                + "; ".join(str(c) for c in conflicts[:10]),
+                conflicts=conflicts,
+                hint="revert the later commits first, or write the content you want",
+            )
+        return self._transact(tx, edits)
+
+    def _begin(self, branch: str, kind: str, actor: str, message: str, source: Commit) -> Transaction:
+        return Transaction(
+            self.repo,
+            self.intents,
+            branch,
+            actor=actor,
+            message=message,
+            kind=kind,
+            pins=[source],
+            merging=source if kind == "merge" else None,
+            lease=self.lease,
+        )
+
+    def _transact(
+        self, tx: Transaction, edits: dict[str, Entry | None], commit_even_if_equal: bool = False
+    ) -> TransactionResult:
+        with tx:
+            if edits or commit_even_if_equal:
+                tx.apply(edits.items())
+        return tx.result

@@ -1,0 +1,255 @@
+"""Recovery sidecars: the durable record of a transaction in flight, from its first byte to its one terminal record.
+
+intents/<execution>              what it is about to do; removed when finished
+intents/<execution>+<n>          a dataset it is about to write into, named before the first byte goes there
+verdicts/<txn or direct>/<execution>   `sealed` or `aborted`, whichever is created first; never removed (D4)
+beats/<execution>                refreshed while its owner lives
+quarantine/<execution>           why a sweep could not decide it
+recoveries/<execution>           how it ended; created once, never removed (INV-10)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar
+
+from fenceline import failpoints
+from fenceline.errors import NotFound, ObjectDamaged, ObjectExists, ObjectMissing, OutcomeUnknown
+from fenceline.repo.model import canonical
+from fenceline.repo.native.objects import ObjectStore
+from fenceline.seams import Owner, Seams
+
+INTENT = failpoints.effect("intent.create", "the intent, before the first byte of a transaction")
+DECLARE = failpoints.effect("intent.declare", "the name of a dataset, before the first byte written into it")
+SEAL = failpoints.effect("verdict.seal", "the verdict `sealed`: staging is complete and nobody may delete it")
+ABORT = failpoints.effect("verdict.abort", "the verdict `aborted`: this execution can never be sealed")
+BEAT = failpoints.effect("beat.put", "a heartbeat of a transaction's owner")
+RECORD = failpoints.effect("record.create", "the terminal record of an intent")
+REMOVE = failpoints.effect("intent.remove", "the removal of a finished intent and its beats")
+QUARANTINE = failpoints.effect("quarantine.create", "the note that a sweep could not decide an intent")
+
+DEFAULT_LEASE = 30.0
+
+EndKind = Literal["published", "rolled_forward", "rolled_back", "aborted"]
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Phase A: written before anything else."""
+
+    execution: str
+    kind: str
+    actor: str
+    branch: str
+    base: int
+    input: str
+    txn: str | None
+    rebase: bool
+    created: float
+    lease: float
+    owner: Owner
+    pins: tuple[str, ...] = ()
+    """Other commits whose content it uses: garbage collection keeps them until the intent is finished."""
+    step: str | None = None
+    attempt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Phase B: created once; the first one stands."""
+
+    verdict: Literal["sealed", "aborted"]
+    by: str
+    commit: str | None = None
+    op: str = "publish"
+    reads: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Phase D: how an intent ended."""
+
+    execution: str
+    kind: EndKind
+    branch: str
+    recovered_for: str
+    by: str
+    time: float
+    entry: int | None = None
+    commit: str | None = None
+    why: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+
+def key_txn(repository: str, branch: str, key: str) -> str:
+    """The identity of a direct transaction with a key."""
+    return hashlib.sha256(canonical(["key", repository, branch, key])).hexdigest()
+
+
+class IntentStore:
+    """Reads and writes the sidecars of a repository."""
+
+    def __init__(self, objects: ObjectStore, seams: Seams) -> None:
+        self._objects = objects
+        self._seams = seams
+
+    # --- writing, in the order of a transaction's life ----------------------------------------------------------
+
+    def open(self, intent: Intent) -> None:
+        """Phase A. An unknown outcome is an error: nothing was staged yet, and a sweep aborts what did land."""
+        with INTENT:
+            self._objects.create(f"intents/{intent.execution}", _encode(intent))
+
+    def declare(self, intent: Intent, number: int, dataset: str) -> None:
+        with DECLARE:
+            self._objects.create(f"intents/{intent.execution}+{number}", dataset.encode())
+
+    def beat(self, execution: str) -> None:
+        with BEAT:
+            self._objects.put(f"beats/{execution}", b"")
+
+    def seal(self, intent: Intent, verdict: Verdict) -> Verdict:
+        """Win `sealed`, or learn which verdict stands. `OutcomeUnknown` is the caller's to settle."""
+        try:
+            with SEAL:
+                self._objects.create(_verdict_key(intent), _encode(verdict))
+            return verdict
+        except ObjectExists:
+            return self._standing(intent)
+
+    def abort(self, intent: Intent, by: str, why: str) -> Verdict:
+        """Win `aborted`, or learn which verdict stands."""
+        verdict = Verdict("aborted", by, why=why)
+        try:
+            with ABORT:
+                self._objects.create(_verdict_key(intent), _encode(verdict))
+            return verdict
+        except (ObjectExists, OutcomeUnknown):
+            return self._standing(intent)
+
+    def _standing(self, intent: Intent) -> Verdict:
+        key = _verdict_key(intent)
+        found = _decode(Verdict, key, self._objects.get(key))
+        self._objects.persist([key])
+        return found
+
+    def quarantine(self, execution: str, reason: str) -> None:
+        try:
+            with QUARANTINE:
+                self._objects.create(f"quarantine/{execution}", reason.encode())
+        except ObjectExists:
+            pass  # another sweep found the same
+
+    def unquarantine(self, execution: str) -> None:
+        self._objects.delete([f"quarantine/{execution}"])
+
+    def finish(self, record: Record) -> Record:
+        """Phase D: the terminal record, then the intent and its beats go. Returns the record that stands."""
+        key = f"recoveries/{record.execution}"
+        try:
+            with RECORD:
+                self._objects.create(key, _encode(record))
+        except (ObjectExists, OutcomeUnknown):
+            record = _decode(Record, key, self._objects.get(key))
+            self._objects.persist([key])
+        self.remove(record.execution)
+        return record
+
+    def remove(self, execution: str) -> None:
+        """The intent itself goes last: while it stands, a sweep comes back to what is left."""
+        with REMOVE:
+            self._objects.delete([f"beats/{execution}", f"quarantine/{execution}"])
+            self._objects.delete(info.key for info in self._objects.list(f"intents/{execution}+"))
+            self._objects.delete([f"intents/{execution}"])
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def executions(self) -> Iterator[str]:
+        """The executions of all unfinished intents."""
+        for name in self._objects.children("intents/"):
+            if "+" not in name:
+                yield name
+
+    def find(self, execution: str) -> Intent | None:
+        """The intent; None once it is finished. Raises `ObjectDamaged` when it cannot be read."""
+        return self._read(Intent, f"intents/{execution}")
+
+    def get(self, execution: str) -> Intent:
+        found = self.find(execution)
+        if found is None:
+            raise NotFound(f"there is no unfinished intent {execution}", hint="fenceline intents lists them")
+        return found
+
+    def verdict(self, intent: Intent) -> Verdict | None:
+        return self._read(Verdict, _verdict_key(intent))
+
+    def verdicts_of(self, txn: str) -> Iterator[tuple[str, Verdict]]:
+        """Every execution that ever reached a verdict under this txn: what tells whether a key was applied before."""
+        for execution in self._objects.children(f"verdicts/{txn}/"):
+            found = self._read(Verdict, f"verdicts/{txn}/{execution}")
+            if found is not None:
+                yield execution, found
+
+    def record(self, execution: str) -> Record | None:
+        return self._read(Record, f"recoveries/{execution}")
+
+    def records(self) -> Iterator[Record]:
+        for name in self._objects.children("recoveries/"):
+            found = self.record(name)
+            if found is not None:
+                yield found
+
+    def datasets(self, execution: str) -> list[str]:
+        """The datasets an execution declared."""
+        return [self._objects.get(i.key).decode() for i in self._objects.list(f"intents/{execution}+")]
+
+    def quarantined(self, execution: str) -> str | None:
+        try:
+            return self._objects.get(f"quarantine/{execution}").decode()
+        except ObjectMissing:
+            return None
+
+    def expired(self, intent: Intent) -> bool:
+        """Whether its owner ended, or its lease ran out. May be wrong about a paused owner; that is harmless."""
+        if self._seams.proven_dead(intent.owner):
+            return True
+        beat = self._objects.stat(f"beats/{intent.execution}")
+        seen = max(intent.created, beat.modified if beat else 0.0)
+        return self._seams.clock.now() - seen > intent.lease
+
+    def _read(self, kind: type[R], key: str) -> R | None:
+        try:
+            return _decode(kind, key, self._objects.get(key))
+        except ObjectMissing:
+            return None
+
+
+def _verdict_key(intent: Intent) -> str:
+    return f"verdicts/{intent.txn or 'direct'}/{intent.execution}"
+
+
+def _encode(value: Intent | Verdict | Record) -> bytes:
+    return canonical(asdict(value))
+
+
+def _decode(kind: type[R], key: str, data: bytes) -> R:
+    try:
+        value: dict[str, Any] = json.loads(data)
+        if "owner" in value:
+            value["owner"] = Owner(**value["owner"])
+        for each in fields(kind):  # type: ignore[arg-type]
+            if isinstance(value.get(each.name), list):
+                value[each.name] = tuple(value[each.name])
+        return kind(**value)
+    except (ValueError, TypeError) as error:
+        raise ObjectDamaged(
+            f"{key} cannot be read: {error}",
+            hint="fenceline recover --resolve ends an intent that cannot be decided",
+            address=key,
+        ) from error

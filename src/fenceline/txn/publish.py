@@ -1,0 +1,246 @@
+"""Confirm: read the log, decide, write one conditional entry; again if the write was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from fenceline.errors import FencelineError, ObjectDamaged
+from fenceline.repo.merge import Unit, merge, merge_datasets
+from fenceline.repo.model import MOVES, Commit, Head, Op, RefEntry
+from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.pathset import PathSet
+from fenceline.txn.decide import Decision, Line, LineCommit, Me, decide
+from fenceline.txn.intent import Intent, IntentStore, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sealed commit, and everything Confirm needs to publish it: for its owner, or for a sweep that finishes it."""
+
+    intent: Intent
+    verdict: Verdict
+    by: str
+    actor: str
+    owner: bool
+    """Its own execution: may merge appends to one dataset. A sweep cannot validate them, so for it they conflict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Confirm failed closed."""
+
+    decision: Decision
+    head: Head | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The entry that carries the outcome, and what the transaction reports."""
+
+    entry: RefEntry
+    output: str
+    adopted: bool
+
+
+def look_back(repo: NativeRepository, intents: IntentStore, intent: Intent) -> Confirmed | Refused | None:
+    """What the log says of a key before anything is staged; None if it was never applied."""
+    earlier = earlier_moves(repo, intents, intent)
+    if not earlier:
+        return None
+    decision, head = _judge(repo, intent, earlier, overlap=None)
+    if decision.answer == "adopt":
+        return _adopted(repo, intent, decision)
+    return Refused(decision, head) if decision.answer == "fail" else None
+
+
+def foresee(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Refused | None:
+    """Decide once before sealing: what is refused already now can still be aborted without a fence entry."""
+    overlap = Overlap(repo, candidate)
+    decision, head = _judge(repo, candidate.intent, earlier_moves(repo, intents, candidate.intent), overlap)
+    return Refused(decision, head) if decision.answer == "fail" else None
+
+
+def confirm(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused:
+    """Section 4 of the protocol for a direct transaction. The caller has sealed; nothing else is visible yet."""
+    intent = candidate.intent
+    earlier = earlier_moves(repo, intents, intent)
+    overlap = Overlap(repo, candidate)
+    contention = 0
+    while True:
+        decision, head = _judge(repo, intent, earlier, overlap)
+        if decision.answer == "adopt":
+            return _adopted(repo, intent, decision)
+        if decision.answer != "publish" or head is None or decision.parent is None:
+            return Refused(decision, head)
+        commit = _on_parent(repo, candidate, head.commit)
+        entry = RefEntry(
+            seq=head.seq + 1,
+            op=Op(candidate.verdict.op),
+            commit=commit.id,
+            output=commit.id,
+            execution=intent.execution,
+            txn=intent.txn,
+            by=candidate.by,
+            actor=candidate.actor,
+            time=repo.seams.clock.now(),
+        )
+        if repo.branch_log.append(intent.branch, entry):
+            return Confirmed(entry, commit.id, adopted=False)
+        contention += 1
+        repo.seams.clock.sleep(min(0.001 * 2**contention, 0.1) * repo.seams.random.random())
+
+
+def settle(repo: NativeRepository, intent: Intent) -> RefEntry | None:
+    """The entry that decided an execution: the move that published it, or the fence; None while it is open."""
+    last = repo.branch_log.last(intent.branch)
+    entries = repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)
+    return next((e for e in entries if e.execution == intent.execution and e.op in MOVES | {Op.FENCE}), None)
+
+
+def fence(repo: NativeRepository, intent: Intent, by: str, actor: str, why: str) -> RefEntry:
+    """Append the entry after which the execution can never be published, unless it is decided already (D2)."""
+    while True:
+        decided = settle(repo, intent)
+        if decided is not None:
+            repo.branch_log.make_durable(intent.branch, decided.seq)
+            return decided
+        last = repo.branch_log.last(intent.branch)
+        if last is None:
+            raise ObjectDamaged(f"branch {intent.branch} has no entries, yet an intent names it", address=intent.branch)
+        entry = RefEntry(
+            last.seq + 1,
+            Op.FENCE,
+            last.commit,
+            by=by,
+            actor=actor,
+            time=repo.seams.clock.now(),
+            execution=intent.execution,
+            note=why,
+        )
+        if repo.branch_log.append(intent.branch, entry):
+            return entry
+
+
+def earlier_moves(repo: NativeRepository, intents: IntentStore, intent: Intent) -> list[RefEntry]:
+    """The moves that carried this transaction's key before its base.
+
+    Every execution leaves its verdict under the key's txn before it can publish, and verdicts are never removed (D4).
+    So this list, read after our own verdict, misses only those whose entry comes after our base, and those are in the
+    log that Confirm reads anyway. The cost follows the number of executions that used the key, not the log.
+    """
+    found = []
+    for execution, verdict in intents.verdicts_of(intent.txn) if intent.txn else ():
+        if execution == intent.execution or verdict.verdict == "aborted":
+            continue
+        other = intents.find(execution)
+        record = intents.record(execution)
+        if record is not None:
+            if record.kind in ("published", "rolled_forward") and record.entry is not None:
+                found.append(repo.branch_log.entry(intent.branch, record.entry))
+        elif other is not None:
+            decided = settle(repo, other)
+            if decided is not None and decided.op in MOVES:
+                found.append(decided)
+    return sorted((e for e in found if e.seq <= intent.base), key=lambda e: e.seq)
+
+
+def _adopted(repo: NativeRepository, intent: Intent, decision: Decision) -> Confirmed:
+    assert decision.entry is not None
+    assert decision.output is not None
+    repo.branch_log.make_durable(intent.branch, decision.entry.seq)  # before it is reported (INV-6)
+    return Confirmed(decision.entry, decision.output, adopted=True)
+
+
+def _judge(
+    repo: NativeRepository, intent: Intent, earlier: Iterable[RefEntry], overlap: Overlap | None
+) -> tuple[Decision, Head | None]:
+    """Read what the decision needs, and decide. Without an overlap: look-back, where nothing is staged yet."""
+    last = repo.branch_log.last(intent.branch)
+    entries = [*earlier, *repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)]
+    head = repo.head_at(intent.branch, last)
+    staged = intent.execution if overlap else None
+    me = Me(intent.input, intent.base, intent.step, intent.txn, intent.attempt, staged, rebase=intent.rebase)
+    if head is None:
+        return decide(entries, Line(False, None, frozenset()), me), None
+    after = repo.line_since(head.commit, repo.commit(intent.input))
+    line = Line(
+        exists=True,
+        after=None
+        if after is None
+        else tuple(LineCommit(c.id, c.parents, c.step, c.txn, _disjoint(intent, overlap, c)) for c in after),
+        standing=frozenset(
+            e.output
+            for e in entries
+            if e.txn and e.txn == intent.txn and e.output and repo.stands(e.output, head.commit)
+        ),
+    )
+    return decide(entries, line, me), head
+
+
+def _disjoint(intent: Intent, overlap: Overlap | None, commit: Commit) -> bool:
+    return overlap is None or (intent.rebase and not overlap.paths(commit))
+
+
+class Overlap:
+    """What a candidate read and wrote, and which of it a commit behind its input changed."""
+
+    def __init__(self, repo: NativeRepository, candidate: Candidate) -> None:
+        self._repo = repo
+        self._candidate = candidate
+        self._known: dict[str, list[str]] = {}
+
+    @cached_property
+    def _writes(self) -> dict[str, Unit]:
+        start = self._repo.commit(self._candidate.intent.input)
+        staged = self._repo.commit(self._candidate.verdict.commit or "")
+        return {unit.path: unit for unit in self._repo.changes(start, staged)}
+
+    @cached_property
+    def _written(self) -> PathSet:
+        return PathSet(self._writes)
+
+    @cached_property
+    def _reads(self) -> PathSet:
+        return PathSet(self._candidate.verdict.reads)
+
+    def paths(self, commit: Commit) -> list[str]:
+        """The paths that the commit changed and the candidate touched."""
+        if commit.id not in self._known:
+            parent = self._repo.commit(commit.parents[0]) if commit.parents else None
+            changed = self._repo.changes(parent, commit)
+            self._known[commit.id] = [unit.path for unit in changed if self._touches(unit)]
+        return self._known[commit.id]
+
+    def _touches(self, theirs: Unit) -> bool:
+        if self._reads.overlaps(theirs.path):
+            return True
+        ours = self._writes.get(theirs.path)
+        if self._candidate.owner and ours is not None and ours.is_dataset and theirs.is_dataset:
+            # two appends, or overwrites of different partitions, go together; only the owner may say so
+            return merge_datasets(theirs, ours, "")[1] is not None
+        return self._written.overlaps(theirs.path)
+
+
+def _on_parent(repo: NativeRepository, candidate: Candidate, parent: Commit) -> Commit:
+    """The staged commit, or the same content on a new head.
+
+    What a rebase writes goes under the staged execution's id and is named by its content, so that an owner and
+    several sweeps doing it at once write the same bytes.
+    """
+    staged = repo.commit(candidate.verdict.commit or "")
+    start = repo.commit(candidate.intent.input)
+    if parent.id == start.id:
+        return staged
+    staging = repo.staging(candidate.intent.execution)
+    edits, conflicts = merge(repo.diff(start, parent), repo.diff(start, staged), job=f"{staged.execution}-rebase")
+    if conflicts:
+        raise FencelineError(f"rebase of {staged.id} conflicts although the decision allowed it: {conflicts}")
+    values = {name: getattr(staged, name) for name in Commit.__slots__ if name not in ("id", "execution")}
+    values.update(
+        parents=(parent.id, *staged.parents[1:]), depth=parent.depth + 1, tree=staging.edit(parent.tree, edits)
+    )
+    rebased = staging.commit(**values)
+    staging.persist()
+    return rebased

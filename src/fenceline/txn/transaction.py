@@ -1,0 +1,471 @@
+"""Direct transactions: Try → Confirm | Cancel around a `with` block.
+
+intent → stage → seal → ref entry → terminal record. Publishes on a clean exit, cancels on an exception.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from fenceline.errors import (
+    ContractError,
+    ExecutionFenced,
+    FencelineError,
+    NotFound,
+    Outcome,
+    OutcomeUnknown,
+    PublishConflict,
+    PublishFenceError,
+    StoreError,
+    TransactionClosed,
+)
+from fenceline.repo.model import Commit, Entry, Op, RefEntry
+from fenceline.repo.native.condemned import refuse_condemned
+from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.native.staging import Staging
+from fenceline.txn import datasets, upload
+from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict, key_txn
+from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, fence, foresee, look_back
+from fenceline.txn.records import aborted_record, end_record
+from fenceline.txn.upload import Progress
+from fenceline.txn.working import WorkingTree
+
+log = logging.getLogger(__name__)
+
+OnConflict = Literal["fail", "rebase"]
+MOST_READS = 10_000  # read paths kept with the verdict; beyond that directories stand in for their files
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """What became of a transaction."""
+
+    outcome: Outcome
+    op: str
+    """`publish` or `merge`; `adopt` when its key had been applied before; `noop` when nothing changed."""
+    commit: str
+    seq: int
+    """The number of the branch entry that carries the outcome."""
+    execution: str | None
+
+
+class Transaction:
+    """Changes to one branch that become visible together, or not at all."""
+
+    def __init__(
+        self,
+        repo: NativeRepository,
+        intents: IntentStore,
+        branch: str,
+        *,
+        actor: str,
+        key: str | None = None,
+        message: str = "",
+        on_conflict: OnConflict = "fail",
+        metadata: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+        lease: float = DEFAULT_LEASE,
+        kind: str = "write",
+        pins: Iterable[Commit] = (),
+        merging: Commit | None = None,
+    ) -> None:
+        if key == "":
+            raise ContractError(
+                "key is empty", hint="leave it out, or name the change: the same key never applies twice"
+            )
+        if on_conflict not in ("fail", "rebase"):
+            raise ContractError(f"on_conflict is {on_conflict!r}", hint="use 'fail' or 'rebase'")
+        self._repo, self._intents = repo, intents
+        self._progress = progress
+        self._message = message
+        self._metadata = dict(metadata or {})
+        self._merging = merging
+        head = repo.head(branch)
+        self._input = head.commit
+        self._intent = Intent(
+            execution=repo.seams.ids.execution(),
+            kind=kind,
+            actor=actor,
+            branch=branch,
+            base=head.seq,
+            input=head.commit.id,
+            txn=None if key is None else key_txn(repo.id, branch, key),
+            rebase=on_conflict == "rebase",
+            created=repo.seams.clock.now(),
+            lease=lease,
+            owner=repo.seams.owner(),
+            pins=tuple(pin.id for pin in pins),
+        )
+        self._tree = WorkingTree(repo, head.commit)
+        self._staging: Staging | None = None
+        self._datasets: list[str] = []
+        self._jobs = 0
+        self._stop_beating = repo.seams.threads.signal()
+        self._entered = self._closed = False
+        self._found: Confirmed | None = None
+        self._result: TransactionResult | None = None
+
+    # --- what a caller may ask ----------------------------------------------------------------------------------
+
+    @property
+    def execution(self) -> str:
+        return self._intent.execution
+
+    @property
+    def input(self) -> Commit:
+        """The commit this transaction is built on."""
+        return self._input
+
+    @property
+    def already_applied(self) -> bool:
+        """Whether this key was applied before: then writes are dropped, and the earlier result is reported."""
+        return self._found is not None
+
+    @property
+    def result(self) -> TransactionResult:
+        if self._result is None:
+            raise TransactionClosed("the transaction has no result", hint="read it after the with block ended cleanly")
+        return self._result
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> bytes:
+        """A file's bytes, own writes included. The path counts as read: a rebase goes on only if nobody changed it."""
+        entry = self.stat(path)
+        if entry is None:
+            raise NotFound(
+                f"there is no file {path!r} at {self._input.id[:12]}", hint="fenceline ls lists them", path=path
+            )
+        return self._repo.read(entry)
+
+    def stat(self, path: str) -> Entry | None:
+        self._check_open()
+        return self._tree.find(path)
+
+    def list(self, prefix: str = "") -> Iterator[Entry]:
+        """Files and datasets below a directory, own writes included. The whole directory counts as read."""
+        self._check_open()
+        return self._tree.below(prefix)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, path: str, data: bytes | str | upload.Readable | Iterable[bytes], mode: int | None = None) -> None:
+        """Write a file; large ones as an open binary file or an iterable of pieces, never whole in memory."""
+        self._check_open()
+        place = self._tree.check_place(path)
+        if self._found:
+            return
+        if isinstance(data, str):
+            data = data.encode()
+        elif isinstance(data, upload.Readable):
+            data = upload.pieces(data)
+        staging = self._stage()
+        self._tree.set(staging, staging.file(place, data, mode))
+
+    def upload(self, local: str, path: str, progress: Progress | None = None) -> int:
+        """Upload a file, or a directory with all below it, in parallel; returns the number of files."""
+        self._check_open()
+        sources = upload.collect(local, path)
+        places = {source: self._tree.check_place(place) for source, place in sources.items()}
+        if self._found or not places:
+            return len(places)
+        staging = self._stage()
+        report = progress or self._progress
+        for entry in upload.files(staging, self._repo.seams, places, report):
+            self._tree.set(staging, entry)
+        return len(places)
+
+    def put_dataset(
+        self,
+        local: str,
+        path: str,
+        *,
+        mode: datasets.WriteMode = "error",
+        format: str = "parquet",  # noqa: A002
+        partition_by: Iterable[str] = (),
+        schema: str | None = None,
+        options: Mapping[str, str] | None = None,
+        rows: int | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Publish a directory of part files as one dataset: it changes, merges and conflicts as a unit."""
+        self._check_open()
+        plan = datasets.plan(
+            self._tree, local, path, mode, format, tuple(partition_by), schema, dict(options or {}), rows, self._new_id
+        )
+        if self._found:
+            return len(plan.parts)
+        staging = self._stage()
+        self._declare(plan.dataset_id)
+        self._jobs += 1
+        datasets.write(self._tree, staging, self._repo.seams, plan, self._jobs, progress or self._progress)
+        return len(plan.parts)
+
+    def delete(self, path: str) -> int:
+        """Delete a file, a dataset or a directory with all below it; returns the number of entries."""
+        self._check_open()
+        found = self._tree.matching(path)
+        return sum(1 for _ in found) if self._found else self._tree.remove(self._stage(), found)
+
+    def import_in_place(self, url: str, path: str, progress: Progress | None = None) -> int:
+        """Register existing data without copying it. It stays its owner's: never deleted by garbage collection."""
+        self._check_open()
+        staging: Staging | None = None
+        count = 0
+        for entry in upload.in_place(url, path, progress or self._progress):
+            self._tree.check_place(entry.path)
+            count += 1
+            if not self._found:
+                staging = staging or self._stage()
+                self._tree.set(staging, entry)
+        return count
+
+    def apply(self, edits: Iterable[tuple[str, Entry | None]]) -> None:
+        """Set or remove raw entries whose bytes exist already: merge, revert and bulk registration are made of it."""
+        self._check_open()
+        staging = self._stage()
+        for path, entry in edits:
+            if entry is None:
+                self._tree.forget(staging, path)
+            else:
+                self._tree.set(staging, entry)
+
+    # --- the block ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            raise TransactionClosed("a transaction runs once", hint="call repo.transaction(…) again")
+        self._entered = True
+        found = look_back(self._repo, self._intents, self._intent)
+        if isinstance(found, Refused):
+            raise self._refusal(found)
+        self._found = found
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closed = True
+        try:
+            if error is None:
+                self._result = self._publish()
+            else:
+                self._cancel(error)
+        finally:
+            self._stop_beating.set()
+
+    def _publish(self) -> TransactionResult:
+        if self._found:
+            return self._reported(self._found)
+        if self._staging is None:
+            return self._nothing_changed()
+        try:
+            verdict = self._complete_staging(self._staging)
+            if verdict is None:
+                self._abort("nothing changed")
+                return self._nothing_changed()
+            refused = foresee(self._repo, self._intents, self._candidate(verdict))
+            if refused:
+                raise self._refusal(refused, verdict)
+        except BaseException as error:
+            self._cancel(error)
+            raise
+        self._seal(verdict)
+        return self._confirm(verdict)
+
+    def _seal(self, verdict: Verdict) -> None:
+        """Win the verdict `sealed`, or fail with nothing published."""
+        try:
+            standing = self._intents.seal(self._intent, verdict)
+        except OutcomeUnknown as error:
+            standing = self._verdict_after(error)
+        except StoreError as error:
+            self._cancel(error)
+            raise
+        if standing.verdict == "aborted":
+            self._tidy(standing.why)
+            raise ExecutionFenced(
+                f"a sweep took transaction {self.execution} for dead and aborted it before it was sealed",
+                hint="run it again; raise lease= if its process was paused for long",
+            )
+
+    def _verdict_after(self, error: OutcomeUnknown) -> Verdict:
+        """The answer about the seal was lost: asking for `aborted` tells which of the two stands (INV-3)."""
+        try:
+            return self._intents.abort(self._intent, self.execution, str(error))
+        except StoreError as failure:
+            raise self._unknown(failure) from error
+
+    def _complete_staging(self, staging: Staging) -> Verdict | None:
+        """Phase B up to the seal: tree, commit, everything durable (INV-2). None where the result equals the input."""
+        tree = self._tree.tree(staging)
+        before = self._input.tree
+        if (tree and tree.digest) == (before and before.digest) and self._merging is None:
+            return None
+        commit = staging.commit(
+            parents=(self._input.id, *((self._merging.id,) if self._merging else ())),
+            tree=tree,
+            depth=self._input.depth + 1,
+            actor=self._intent.actor,
+            time=self._repo.seams.clock.now(),
+            message=self._message,
+            kind=self._intent.kind,
+            txn=self._intent.txn,
+            metadata=self._metadata,
+        )
+        staging.persist()
+        return Verdict(
+            "sealed",
+            by=self.execution,
+            commit=commit.id,
+            op=str(Op.MERGE if self._merging else Op.PUBLISH),
+            reads=tuple(self._tree.reads.coarsened(MOST_READS)),
+            datasets=tuple(self._datasets),
+        )
+
+    def _confirm(self, verdict: Verdict) -> TransactionResult:
+        """Sealed: from here only an entry decides, and only an entry lets us say `not_applied` (D2)."""
+        try:
+            outcome = confirm(self._repo, self._intents, self._candidate(verdict))
+        except OutcomeUnknown as error:
+            raise self._unknown(error) from error
+        except FencelineError as error:
+            self._fence_or_unknown(verdict, str(error), error)
+            raise
+        if isinstance(outcome, Confirmed) and not outcome.adopted:
+            self._finish(outcome.entry, verdict)
+            return self._reported(outcome)
+        why = outcome.decision.why if isinstance(outcome, Refused) else "its key was applied by another execution"
+        decided = self._fence_or_unknown(verdict, why)
+        if decided.op is not Op.FENCE:  # a sweep rolled it forward: it is applied, and that is what we report
+            return self._reported(Confirmed(decided, decided.output or "", adopted=False))
+        if isinstance(outcome, Confirmed):
+            return self._reported(outcome)
+        raise self._refusal(outcome, verdict)
+
+    def _fence_or_unknown(self, verdict: Verdict, why: str, cause: FencelineError | None = None) -> RefEntry:
+        """Make sure that this can never be published, or learn that it was. Then clean up behind it."""
+        try:
+            decided = fence(self._repo, self._intent, self.execution, self._intent.actor, why)
+        except StoreError as error:
+            raise self._unknown(error) from (cause or error)
+        self._finish(decided, verdict)
+        return decided
+
+    def _unknown(self, error: StoreError) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"transaction {self.execution} on {self._intent.branch} is sealed, "
+            f"and whether it was published is not known: {error.message}",
+            hint="nothing is lost: the next `fenceline recover` decides it; `fenceline recoveries` then shows how",
+            execution=self.execution,
+        )
+
+    def _refusal(self, refused: Refused, verdict: Verdict | None = None) -> FencelineError:
+        decision, head = refused.decision, refused.head
+        spent = (
+            decision.entry is not None and decision.entry.op is Op.FENCE and decision.entry.execution == self.execution
+        )
+        if spent:
+            return ExecutionFenced(
+                f"a sweep took transaction {self.execution} for dead and fenced it",
+                hint="run it again",
+                entry=decision.entry,
+            )
+        if decision.in_the_way and head is not None:
+            overlap = Overlap(self._repo, self._candidate(verdict)) if verdict else None
+            commits = [self._repo.commit(c) for c in decision.in_the_way]
+            paths = sorted({p for c in commits for p in overlap.paths(c)}) if overlap else []
+            named = f": both touched {', '.join(paths[:5])}{' …' if len(paths) > 5 else ''}" if paths else ""
+            how = "rebase" if self._intent.rebase or paths else "fail"
+            return PublishConflict(
+                f"{self._intent.branch} moved from {self._input.id[:12]} to {head.commit.id[:12]} "
+                f"({', '.join(f'{c.id[:12]} by {c.actor}' for c in commits[:3])}) since this transaction began{named}",
+                hint="begin it again on the new head"
+                if how == "rebase"
+                else "begin it again on the new head, or use on_conflict='rebase' where the changes do not overlap",
+                branch=self._intent.branch,
+                expected=self._input.id,
+                actual=head.commit.id,
+                paths=paths,
+            )
+        where = f" by entry {decision.entry.seq} ({decision.entry.op})" if decision.entry else ""
+        return PublishFenceError(
+            f"{self._intent.branch}: {decision.why}{where}",
+            hint=f"fenceline log {self._intent.branch} --entries shows it; begin again on the new head, with a new key",
+            branch=self._intent.branch,
+        )
+
+    # --- ends ---------------------------------------------------------------------------------------------------
+
+    def _cancel(self, error: BaseException) -> None:
+        """Before the seal: win `aborted`, delete, record. What that cannot do now, a sweep does later."""
+        if self._staging is None:
+            return
+        try:
+            self._abort(f"{type(error).__name__}: {error}"[:500])
+        except StoreError as failure:
+            log.warning("transaction %s was cancelled; its intent is left for recovery: %s", self.execution, failure)
+            error.add_note(
+                f"nothing was published; intent {self.execution} is left and the next `fenceline recover` removes it"
+            )
+
+    def _abort(self, why: str) -> None:
+        """Called only before the seal is attempted, so the verdict that stands is `aborted`: ours, or a sweep's."""
+        self._intents.abort(self._intent, self.execution, why)
+        self._tidy(why)
+
+    def _tidy(self, why: str) -> None:
+        self._repo.discard(self.execution, self._datasets)
+        self._intents.finish(aborted_record(self._repo, self._intent, self.execution, why))
+
+    def _finish(self, decided: RefEntry, verdict: Verdict) -> None:
+        """Phase D. The outcome stands already; what cannot be tidied now is left to a sweep."""
+        try:
+            self._intents.finish(end_record(self._repo, self._intent, decided, self.execution, verdict))
+        except StoreError as error:
+            log.warning("transaction %s is decided; its intent is left for recovery: %s", self.execution, error)
+
+    def _nothing_changed(self) -> TransactionResult:
+        return TransactionResult(Outcome.APPLIED, "noop", self._input.id, self._intent.base, None)
+
+    def _reported(self, confirmed: Confirmed) -> TransactionResult:
+        op = "adopt" if confirmed.adopted else str(confirmed.entry.op)
+        return TransactionResult(Outcome.APPLIED, op, confirmed.output, confirmed.entry.seq, confirmed.entry.execution)
+
+    # --- Try ----------------------------------------------------------------------------------------------------
+
+    def _stage(self) -> Staging:
+        """The staging area; its intent is durable before the first byte (phase A)."""
+        if self._staging is None:
+            self._intents.open(self._intent)
+            self._staging = self._repo.staging(self.execution)
+            self._repo.seams.threads.start(f"beat-{self.execution}", self._beat)
+            # Intent first, then the check (D3): a collector that missed the intent has condemned the commit by now.
+            refuse_condemned(self._repo.objects, [self._input.id, *self._intent.pins])
+        return self._staging
+
+    def _declare(self, dataset: str) -> None:
+        if dataset not in self._datasets:
+            self._datasets.append(dataset)
+            self._intents.declare(self._intent, len(self._datasets), dataset)
+
+    def _new_id(self) -> str:
+        return self._repo.seams.ids.execution()
+
+    def _beat(self) -> None:
+        while not self._stop_beating.wait(self._intent.lease / 3):
+            try:
+                self._intents.beat(self.execution)
+            except StoreError as error:
+                log.warning("transaction %s could not renew its lease: %s", self.execution, error)
+
+    def _candidate(self, verdict: Verdict) -> Candidate:
+        return Candidate(self._intent, verdict, self.execution, self._intent.actor, owner=True)
+
+    def _check_open(self) -> None:
+        if not self._entered or self._closed:
+            raise TransactionClosed("the transaction is not open", hint="use it inside its with block")
