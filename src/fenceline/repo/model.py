@@ -61,6 +61,9 @@ class Dataset:
         return cls(**{**value, "partition_by": tuple(value["partition_by"])})
 
 
+_KINDS = {str(kind): kind for kind in Kind}  # an enum's own look-up is ten times slower, and every row needs it
+
+
 class Entry(NamedTuple):
     """One tree entry. A dataset stands at its root with a trailing slash, its part files stand below it."""
 
@@ -89,11 +92,12 @@ class Entry(NamedTuple):
     @classmethod
     def from_row(cls, row: list[Any]) -> Entry:
         if len(row) == 5:
-            return cls(row[0], Kind(row[1]), row[2], row[3], row[4])
+            path, kind, size, address, checksum = row
+            return cls(path, _KINDS[kind], size, address, checksum)
         path, kind, size, address, checksum, mode, write, dataset = row
         return cls(
             path,
-            Kind(kind),
+            _KINDS[kind],
             size,
             address,
             checksum,
@@ -118,8 +122,9 @@ class Node(NamedTuple):
     last: str
     """The greatest path in the range."""
     digest: str
-    """Hash of the logical content: equal ranges have equal digests wherever their bytes lie."""
+    """Equal ranges have equal digests, wherever their bytes lie."""
     address: str
+    """`<key of the pack>#<start>+<length>`."""
     height: int
     entries: int
     size: int

@@ -106,18 +106,9 @@ class RefAdmin:
         """The ref stands; now look whether a collection condemned its commit (D3, second half)."""
         try:
             refuse_condemned(self._repo.objects, [commit.id])
-            self._refuse_expired(commit)  # in this order: a collection withdraws its list only when all is deleted
         except CondemnedCommit:
             undo()
             raise
-
-    def _refuse_expired(self, commit: Commit) -> None:
-        if commit.tree is not None and self._repo.objects.stat(commit.tree.address) is None:
-            raise CondemnedCommit(
-                f"the content of commit {commit.id[:12]} was removed by garbage collection",
-                hint="its log entry stays, but nothing can be built on it; start from another commit",
-                commit=commit.id,
-            )
 
     def _delete(self, log: RefLog, name: str, what: str, actor: str) -> None:
         while True:

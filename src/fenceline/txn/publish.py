@@ -49,17 +49,19 @@ def look_back(repo: NativeRepository, intents: IntentStore, intent: Intent) -> C
     earlier = earlier_moves(repo, intents, intent)
     if not earlier:
         return None
-    decision, head = _judge(repo, intent, earlier, overlap=None)
+    return _early(repo, intent, *_judge(repo, intent, earlier, overlap=None))
+
+
+def _early(repo: NativeRepository, intent: Intent, decision: Decision, head: Head | None) -> Confirmed | Refused | None:
     if decision.answer == "adopt":
         return _adopted(repo, intent, decision)
     return Refused(decision, head) if decision.answer == "fail" else None
 
 
-def foresee(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Refused | None:
-    """Decide once before sealing: what is refused already now can still be aborted without a fence entry."""
-    overlap = Overlap(repo, candidate)
-    decision, head = _judge(repo, candidate.intent, earlier_moves(repo, intents, candidate.intent), overlap)
-    return Refused(decision, head) if decision.answer == "fail" else None
+def foresee(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused | None:
+    """Decide once before sealing: what is refused or adopted already now can still be aborted without a fence entry."""
+    earlier = earlier_moves(repo, intents, candidate.intent)
+    return _early(repo, candidate.intent, *_judge(repo, candidate.intent, earlier, Overlap(repo, candidate)))
 
 
 def confirm(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused:

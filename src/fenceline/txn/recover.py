@@ -134,7 +134,7 @@ def check_staged(repo: NativeRepository, verdict: Verdict) -> None:
     for node in repo.trees.nodes(commit.tree, skip=lambda node: not node.address.startswith(own)):
         if node.height:
             continue
-        for entry in repo.trees.load(node).items:
+        for entry in repo.trees.entries_of(node):
             if commit.execution not in entry.address or "://" in entry.address:
                 continue
             info = repo.objects.stat(entry.address)

@@ -268,9 +268,12 @@ class Transaction:
             if verdict is None:
                 self._abort("nothing changed")
                 return self._nothing_changed()
-            refused = foresee(self._repo, self._intents, self._candidate(verdict))
-            if refused:
-                raise self._refusal(refused, verdict)
+            foreseen = foresee(self._repo, self._intents, self._candidate(verdict))
+            if isinstance(foreseen, Refused):
+                raise self._refusal(foreseen, verdict)
+            if foreseen is not None:
+                self._abort("its key was applied by another execution")
+                return self._reported(foreseen)
         except BaseException as error:
             self._cancel(error)
             raise
@@ -303,8 +306,8 @@ class Transaction:
     def _complete_staging(self, staging: Staging) -> Verdict | None:
         """Phase B up to the seal: tree, commit, everything durable (INV-2). None where the result equals the input."""
         tree = self._tree.tree(staging)
-        before = self._input.tree
-        if (tree and tree.digest) == (before and before.digest) and self._merging is None:
+        changed = next(self._repo.trees.diff(self._input.tree, tree), None) is not None
+        if not changed and self._merging is None:
             return None
         commit = staging.commit(
             parents=(self._input.id, *((self._merging.id,) if self._merging else ())),
@@ -334,8 +337,10 @@ class Transaction:
         except OutcomeUnknown as error:
             raise self._unknown(error) from error
         except FencelineError as error:
-            self._fence_or_unknown(verdict, str(error), error)
-            raise
+            decided = self._fence_or_unknown(verdict, str(error), error)
+            if decided.op is Op.FENCE:
+                raise
+            return self._reported(Confirmed(decided, decided.output or "", adopted=False))
         if isinstance(outcome, Confirmed) and not outcome.adopted:
             self._finish(outcome.entry, verdict)
             return self._reported(outcome)

@@ -16,7 +16,7 @@ from fenceline.repo.native.repository import CHUNK, external_etag, external_path
 from fenceline.repo.native.staging import Staging
 from fenceline.seams import Seams
 
-WORKERS = 4
+WORKERS = min(4, os.cpu_count() or 1)
 BATCH_FILES = 64
 BATCH_BYTES = 8 << 20
 

@@ -17,6 +17,7 @@ from fenceline.repo.native.objects import ObjectStore
 from fenceline.seams import Owner
 
 CONDEMN = failpoints.effect("gc.condemn", "the list of commits that garbage collection is about to delete")
+EXPIRE = failpoints.effect("gc.expire", "the list of commits whose content retention gives up")
 ABSOLVE = failpoints.effect("gc.absolve", "the removal of that list when the collection is over")
 
 
@@ -49,8 +50,19 @@ def announced(objects: ObjectStore) -> Iterator[Condemned]:
         yield Condemned(run, Owner(**value["owner"]), value["created"], tuple(value["commits"]))
 
 
+def record_expired(objects: ObjectStore, run: str, commits: Iterable[str]) -> None:
+    """Remember, before it is deleted, whose content retention gives up: its absence is then no damage."""
+    with EXPIRE:
+        objects.create(f"expired/{run}", canonical(sorted(commits)))
+
+
+def expired(objects: ObjectStore) -> set[str]:
+    """The commits whose content retention gave up, ever; their records stay in the log."""
+    return {commit for info in objects.list("expired/") for commit in json.loads(objects.get(info.key))}
+
+
 def refuse_condemned(objects: ObjectStore, commits: Iterable[str]) -> None:
-    """Raise if any of these commits is about to be deleted."""
+    """Raise if the content of any of these commits is about to be deleted, or gone."""
     wanted = set(commits)
     for condemned in announced(objects):
         doomed = sorted(wanted.intersection(condemned.commits))
@@ -60,3 +72,11 @@ def refuse_condemned(objects: ObjectStore, commits: Iterable[str]) -> None:
                 hint="no branch, tag or kept entry reached it; start from another commit",
                 commit=doomed[0],
             )
+    # in this order: a collection withdraws its announcement only when the other list stands and all is deleted
+    gone = sorted(wanted & expired(objects)) if wanted else []
+    if gone:
+        raise CondemnedCommit(
+            f"the content of commit {gone[0]} was removed by garbage collection",
+            hint="its log entry stays, but nothing can be built on it; start from another commit",
+            commit=gone[0],
+        )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from fenceline.errors import FencelineError, ObjectDamaged, ObjectMissing
 from fenceline.repo.model import Commit, Entry, Kind, Node
+from fenceline.repo.native.condemned import expired
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import CHUNK, NativeRepository, external_path
-from fenceline.repo.native.tree import decode_range
+from fenceline.repo.native.tree import pack_of
 
 MOST_BREAKS = 20
 
@@ -58,6 +59,7 @@ class Checker:
         self._seen: dict[str, str] = {}  # commit → the ref it was first reached from
         self._counts = {"commits": 0, "ranges": 0, "files": 0, "bytes": 0}
         self._notes: list[str] = []
+        self._expired = expired(repo.objects)
 
     def run(self) -> Report:
         for area, log in (("branch", self._repo.branch_log), ("tag", self._repo.tag_log)):
@@ -89,9 +91,13 @@ class Checker:
                 continue
             self._seen[commit_id] = label
             commit = self._check_commit(commit_id, label)
-            if commit is not None:
+            if commit is None:
+                continue
+            waiting += commit.parents
+            if commit_id in self._expired:
+                self._notes.append(f"the content of commit {commit_id[:12]} was given up by gc, as retention asked")
+            else:
                 self._check_tree(commit, f"{label} at {commit_id[:12]}")
-                waiting += commit.parents
 
     def _check_commit(self, commit_id: str, label: str) -> Commit | None:
         key = f"commits/{commit_id}"
@@ -109,11 +115,9 @@ class Checker:
             if node.address in self._sound:
                 continue
             try:
-                items = decode_range(node, self._repo.objects.get(node.address))
+                items = self._repo.trees.load_uncached(node).items
             except FencelineError as error:
-                if self._is_expired(error, commit):
-                    return
-                self._broken(node.address, error.message, f"{label}: paths up to {node.last}")
+                self._broken(pack_of(node.address), error.message, f"{label}: paths up to {node.last}")
                 continue
             self._count("ranges", "tree ranges")
             whole = True
@@ -121,22 +125,9 @@ class Checker:
                 if isinstance(item, Node):
                     waiting.append(item)
                 else:
-                    whole = self._check_entry(item, label) and whole
+                    whole = self._check_entry(Entry.from_row(item), label) and whole
             if whole:
                 self._sound.add(node.address)
-
-    def _is_expired(self, error: FencelineError, commit: Commit) -> bool:
-        """A missing root range of an old commit is retention at work, not damage; heads are never expired."""
-        gone = isinstance(error, ObjectMissing) and commit.tree is not None
-        expired = (
-            gone and error.context.get("address") == (commit.tree and commit.tree.address) and not self._is_head(commit)
-        )
-        if expired:
-            self._notes.append(f"the content of commit {commit.id[:12]} was expired by gc")
-        return bool(expired)
-
-    def _is_head(self, commit: Commit) -> bool:
-        return any(head.commit.id == commit.id for head in (*self._repo.branches(), *self._repo.tags()))
 
     def _check_entry(self, entry: Entry, label: str) -> bool:
         if entry.kind is Kind.DATASET or entry.address in self._sound:

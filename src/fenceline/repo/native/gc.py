@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from fenceline import failpoints
 from fenceline.errors import ContractError, ObjectDamaged, ObjectMissing
-from fenceline.repo.model import Commit, Entry, Head
-from fenceline.repo.native.condemned import Condemned, announce, announced, withdraw
+from fenceline.repo.model import Commit, Head
+from fenceline.repo.native.condemned import Condemned, announce, announced, expired, record_expired, withdraw
 from fenceline.repo.native.objects import ObjectInfo
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.native.tree import pack_of
 
 DELETE = failpoints.effect("gc.delete", "the deletion of condemned objects")
 
@@ -59,8 +60,10 @@ class Plan:
     """What a collection would delete, and why."""
 
     objects: tuple[ObjectInfo, ...]
-    commits: tuple[str, ...]
-    """Commits whose content goes: nothing may point at them from now on."""
+    expired: tuple[str, ...]
+    """Commits of the log whose content goes; their records stay."""
+    dropped: tuple[str, ...]
+    """Commits that nothing reaches at all."""
     kept_objects: int
     kept_bytes: int
     reasons: dict[str, int] = field(default_factory=dict)
@@ -86,14 +89,16 @@ class Collector:
     def collect(self, grace: float = GRACE_DEFAULT) -> Plan:
         """Announce, wait, look again, delete. Returns what was deleted."""
         plan = self.plan()
-        if not plan.objects:
+        if not plan.objects and not plan.expired:
             self._withdraw_dead()
             return plan
         now = self._repo.seams.clock.now()
         run = self._repo.seams.ids.execution()
-        announce(self._repo.objects, Condemned(run, self._repo.seams.owner(), now, plan.commits))
+        announce(self._repo.objects, Condemned(run, self._repo.seams.owner(), now, (*plan.expired, *plan.dropped)))
         self._repo.seams.clock.sleep(grace)
         final = self._judge(plan.objects)
+        if final.expired:
+            record_expired(self._repo.objects, run, final.expired)
         for start in range(0, len(final.objects), _DELETE_BATCH):
             with DELETE:
                 self._repo.objects.delete(info.key for info in final.objects[start : start + _DELETE_BATCH])
@@ -128,20 +133,20 @@ class Collector:
             else:
                 doomed.append(info)
                 reasons[_reason(info.key, roots)] += 1
-        expired = [c for c in roots.history if c not in roots.readable]
+        expired = sorted(c for c in roots.history if c not in roots.readable and c not in roots.expired)
         unreached = [i.key.removeprefix("commits/") for i in doomed if i.key.startswith("commits/")]
-        return Plan(tuple(doomed), tuple(sorted({*expired, *unreached})), kept, kept_bytes, dict(reasons))
+        return Plan(tuple(doomed), tuple(expired), tuple(unreached), kept, kept_bytes, dict(reasons))
 
     def _reach(self, roots: Roots) -> set[str]:
         """Every key that a readable commit needs; each range of tree entries is opened once."""
         reached = {f"commits/{commit}" for commit in roots.history}
+        ranges: set[str] = set()
         for commit in roots.readable.values():
-            for node in self._repo.trees.nodes(commit.tree, skip=lambda node: node.address in reached):
-                reached.add(node.address)
+            for node in self._repo.trees.nodes(commit.tree, skip=lambda node: node.address in ranges):
+                ranges.add(node.address)
+                reached.add(pack_of(node.address))
                 if not node.height:
-                    for entry in self._repo.trees.load(node).items:
-                        assert isinstance(entry, Entry)
-                        reached.add(entry.address)
+                    reached.update(entry.address for entry in self._repo.trees.entries_of(node))
         return reached
 
     def _owned(self, key: str, protected: Protected) -> bool:
@@ -173,6 +178,8 @@ class Roots:
     """Every commit reachable through parents: their records stay."""
     readable: dict[str, Commit]
     """Those whose content stays."""
+    expired: set[str]
+    """Those whose content went in an earlier collection."""
     expiring: bool
 
     @classmethod
@@ -192,13 +199,14 @@ class Roots:
             except ObjectMissing:
                 continue  # a quarantined intent may name what is gone; there is nothing left to keep of it
         history = {commit.id: commit for commit in repo.history([*kept.values()])}
+        gone = expired(repo.objects)
         if not retention.expire:
-            return cls(history, history, expiring=False)
+            return cls(history, {c: commit for c, commit in history.items() if c not in gone}, gone, expiring=False)
         readable = {**kept, **{c.id: c for c in _junctions(history, [h.commit.id for h in heads])}}
         if retention.older_than is not None:
             oldest = repo.seams.clock.now() - retention.older_than
             readable.update({c.id: c for c in history.values() if c.time > oldest})
-        return cls(history, readable, expiring=True)
+        return cls(history, {c: commit for c, commit in readable.items() if c not in gone}, gone, expiring=True)
 
 
 def _kept(repo: NativeRepository, log: RefLog, name: str, retention: Retention) -> Iterator[Commit]:

@@ -99,7 +99,8 @@ class LocalObjects:
         self._temp_dir = self.path("tmp")
         self._existing: set[str] = set()
         self._durable: set[str] = set()  # directories that this process has seen made durable
-        self._temp_names = (f"{self._temp_dir}/{os.urandom(8).hex()}-{n}" for n in itertools.count())
+        self._temp_prefix = os.urandom(8).hex()
+        self._temp_numbers = itertools.count()
 
     @property
     def url(self) -> str:
@@ -113,7 +114,8 @@ class LocalObjects:
         path = self.path(key)
         with _typed(f"creating {key}"), TEMP:
             self._make_directory(os.path.dirname(path), durable=True)
-            temp = self._write_temp((data,), durable=True)
+            temp = self._temp_name()
+            self._write_new(temp, (data,), durable=True)
         try:
             with _typed(f"creating {key}"), LINK:
                 self._claim(temp, path, key)
@@ -132,13 +134,12 @@ class LocalObjects:
         path = self.path(key)
         with _typed(f"writing {key}"):
             self._make_directory(os.path.dirname(path), durable=False)
-            temp = self._write_temp(_chunks(data), durable=False)
             try:
-                self._in_directory(path, lambda: os.replace(temp, path))
-            except OSError:
-                with contextlib.suppress(OSError):  # as above: invisible, and the first error matters
-                    os.unlink(temp)
-                raise
+                self._write_new(path, _chunks(data), durable=False)
+            except FileExistsError:
+                temp = self._temp_name()
+                self._write_new(temp, _chunks(data), durable=False)
+                os.replace(temp, path)
 
     def persist(self, keys: Iterable[str]) -> None:
         paths = [self.path(key) for key in keys]
@@ -200,10 +201,13 @@ class LocalObjects:
         for directory in sorted(emptied, key=len, reverse=True):
             self._prune(directory)
 
-    def _write_temp(self, chunks: Iterable[bytes], durable: bool) -> str:
+    def _temp_name(self) -> str:
         self._make_directory(self._temp_dir, durable=False)
-        temp = next(self._temp_names)
-        fd = self._in_directory(temp, lambda: os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+        return f"{self._temp_dir}/{self._temp_prefix}-{os.getpid()}-{next(self._temp_numbers)}"
+
+    def _write_new(self, path: str, chunks: Iterable[bytes], durable: bool) -> None:
+        """Write a file under a name that must be free; a failure leaves nothing under it."""
+        fd = self._in_directory(path, lambda: os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
         try:
             for chunk in chunks:
                 _write_all(fd, chunk)
@@ -211,11 +215,10 @@ class LocalObjects:
                 _fsync(fd)
         except BaseException:
             with contextlib.suppress(OSError):  # the write error is the one to report
-                os.unlink(temp)
+                os.unlink(path)
             raise
         finally:
             os.close(fd)
-        return temp
 
     def _claim(self, temp: str, path: str, key: str) -> None:
         """Give the temporary file its name, only if the name is free."""

@@ -33,7 +33,10 @@ class ObjectStore(Protocol):
         ...
 
     def put(self, key: str, data: bytes | Iterable[bytes]) -> None:
-        """Write or replace `key`; readers see the old whole or the new whole. Durable only after `persist`."""
+        """Write `key`, or replace it: then readers see the old whole or the new whole. Durable only after `persist`.
+
+        A new key may be seen in part until this returns; nobody knows of it before.
+        """
         ...
 
     def persist(self, keys: Iterable[str]) -> None:

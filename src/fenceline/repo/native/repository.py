@@ -302,7 +302,7 @@ class NativeRepository:
     # --- staging ------------------------------------------------------------------------------------------------
 
     def staging(self, execution: str) -> Staging:
-        return Staging(self.objects, self.trees, execution)
+        return Staging(self.objects, self.trees, execution, self.seams.ids.execution)
 
     def discard(self, execution: str, datasets: Iterable[str]) -> None:
         discard(self.objects, execution, datasets)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fenceline import failpoints
@@ -17,7 +17,7 @@ from fenceline.repo.native.tree import TreeReader, TreeWriter
 from fenceline.repo.pathset import ancestors
 
 FILE = failpoints.effect("stage.file", "a staged file's bytes")
-TREE = failpoints.effect("stage.tree", "a staged range of tree entries")
+TREE = failpoints.effect("stage.tree", "a staged pack of tree ranges")
 COMMIT = failpoints.effect("stage.commit", "a staged commit record")
 DISCARD = failpoints.effect("stage.discard", "the removal of what an execution staged, under rule D1")
 
@@ -29,10 +29,10 @@ def job_prefix(dataset_id: str, execution: str, job: int | str) -> str:
 class Staging:
     """The staging area of one execution."""
 
-    def __init__(self, objects: ObjectStore, trees: TreeReader, execution: str) -> None:
+    def __init__(self, objects: ObjectStore, trees: TreeReader, execution: str, new_id: Callable[[], str]) -> None:
         self.execution = execution
         self._objects = objects
-        self._trees = TreeWriter(trees, f"trees/{execution}/", self._put_range)
+        self._trees = TreeWriter(trees, lambda: f"trees/{execution}/{new_id()}", self._put_pack)
         self._written: dict[str, None] = {}
         self._names: set[str] = set()
         self._directories: set[str] = set()
@@ -72,7 +72,7 @@ class Staging:
         if written:
             self._objects.persist(written)
 
-    def _put_range(self, key: str, data: bytes) -> None:
+    def _put_pack(self, key: str, data: bytes) -> None:
         with TREE:
             self._objects.put(key, data)
         self._written[key] = None

@@ -1,0 +1,56 @@
+# `make` lists the targets. Everything sets itself up: Python >= 3.11 is all that must be there (and Java >= 17 for Spark).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+# uv where it is installed; else one of our own, bootstrapped by pip into .uv/
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+RUN := $(UV) run --frozen --quiet
+
+.PHONY: help setup demo test test-fast soak lint format bench clean
+
+help: ## List the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.uv/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit("Fenceline needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv .uv || { echo "Python's venv module is missing: apt-get install python3-venv"; exit 1; }
+	@.uv/bin/pip install --quiet --disable-pip-version-check uv
+
+# the real work of `setup`: redone only when what is installed could have changed
+.venv/.ready: pyproject.toml uv.lock $(filter .uv/%,$(UV))
+	@$(UV) sync --frozen --quiet
+	@command -v java >/dev/null 2>&1 || echo "note: no Java found. Spark steps need Java 17 or newer: apt-get install openjdk-17-jre-headless, or brew install temurin"
+	@touch $@
+
+setup: .venv/.ready ## Create .venv with everything pinned in uv.lock
+
+demo: setup ## A short tour: branches, a conflict, a writer killed and recovered
+	@$(RUN) python examples/tour.py
+
+test: setup ## All tests, with coverage
+	$(RUN) coverage erase
+	$(RUN) coverage run -m pytest
+	$(RUN) coverage combine --quiet
+	$(RUN) coverage report --fail-under=90 | tail -n 25
+
+test-fast: setup ## The inner loop: no slow tests, no coverage
+	$(RUN) pytest -m "not slow" -x
+
+soak: setup ## The long form of the process-killing campaign (20 s a round; SECONDS_EACH=n for longer)
+	FENCELINE_SOAK_SECONDS=$(or $(SECONDS_EACH),20) $(RUN) pytest tests/protocol/test_soak.py -v
+
+lint: setup ## ruff, mypy --strict, import contracts
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(RUN) lint-imports
+
+format: setup ## Let ruff format the code
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+bench: setup ## Ratios measured side by side; also written to bench/results/repository.json
+	$(RUN) python bench/repository.py --json bench/results/repository.json
+
+clean: ## Remove everything that was set up or built
+	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov dist build bench/results

@@ -1,0 +1,1 @@
+"""The `fenceline` command: Typer commands over the same calls the library offers."""

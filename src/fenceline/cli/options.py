@@ -1,0 +1,46 @@
+"""Options and arguments that several commands share, so that they read and behave alike everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fenceline.cli.failure import JSON_MODE
+
+
+def _remember(context: typer.Context, wanted: bool) -> bool:
+    """An error is reported in the same form as the answer would have been."""
+    context.meta[JSON_MODE] = wanted
+    return wanted
+
+
+Repo = Annotated[
+    str,
+    typer.Option(
+        "--repo",
+        envvar="FENCELINE_REPO",
+        help="The repository: a path or a file:// URL.",
+        show_default="the current directory",
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        callback=_remember,
+        is_eager=True,
+        help="Print one JSON document; errors as JSON on standard error.",
+    ),
+]
+Actor = Annotated[
+    str | None, typer.Option("--actor", help="Who makes the change.", show_default="the current user and host")
+]
+Message = Annotated[str, typer.Option("--message", "-m", help="What the change is for; shown by log.")]
+Limit = Annotated[int | None, typer.Option("-n", "--limit", min=1, help="Show only the N newest.", metavar="N")]
+
+RefArgument = Annotated[
+    str, typer.Argument(metavar="REF", help="A branch, tag or commit id; main~3, main@12.", show_default=True)
+]
+BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch to change.")]
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A path in the repository.")]

@@ -1,0 +1,130 @@
+"""Repositories for tests: on disk and in memory, in a world whose clock is moved by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import settings
+
+from fenceline import Repository, Transaction, open_repository
+from fenceline.repo.native.local import LocalObjects
+from fenceline.repo.native.objects import ObjectStore
+from fenceline.seams import Seams
+from fenceline.testing import HandClock, MemoryObjects, test_seams
+
+settings.register_profile("fenceline", deadline=None, database=None)
+settings.load_profile("fenceline")
+
+
+class Crash(BaseException):
+    """The process ends here: nothing in the package catches it."""
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def seams(clock: HandClock) -> Seams:
+    """Shared by every repository of a test, so that execution ids never repeat."""
+    return test_seams(clock)
+
+
+@pytest.fixture
+def memory() -> MemoryObjects:
+    return MemoryObjects()
+
+
+@pytest.fixture
+def memory_repo(memory: MemoryObjects, seams: Seams) -> Repository:
+    return Repository.on(memory, create=True, seams=seams)
+
+
+@pytest.fixture
+def disk_repo(tmp_path: Path) -> Repository:
+    """A repository on the local disk with the real clock, threads and ids."""
+    return open_repository(tmp_path / "repo", create=True)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return MemoryObjects() if request.param == "memory" else LocalObjects(tmp_path / "store")
+
+
+@pytest.fixture
+def repo(store: ObjectStore, seams: Seams) -> Repository:
+    """The same repository on every store."""
+    return Repository.on(store, create=True, seams=seams)
+
+
+@pytest.fixture
+def put() -> Callable[..., str]:
+    """Publish files, `None` deletes; returns the commit."""
+
+    def publish(repo: Repository, files: Mapping[str, bytes | None], branch: str = "main", **options: Any) -> str:
+        with repo.transaction(branch, **options) as tx:
+            for path, data in files.items():
+                if data is None:
+                    tx.delete(path)
+                else:
+                    tx.write(path, data)
+        return tx.result.commit
+
+    return publish
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Callable[[Mapping[str, bytes]], str]:
+    """A new local directory with these files, as an engine leaves them."""
+    numbers = iter(range(1000))
+
+    def directory(files: Mapping[str, bytes]) -> str:
+        root = tmp_path / f"parts-{next(numbers)}"
+        root.mkdir()
+        for name, data in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(data)
+        return str(root)
+
+    return directory
+
+
+@pytest.fixture
+def abandon() -> Callable[..., str]:
+    """A transaction whose process dies `open`, `sealed` or `published` but unfinished; returns its execution."""
+
+    def die(
+        repo: Repository,
+        body: Callable[[Transaction], object],
+        at: Literal["open", "sealed", "published"] = "sealed",
+        branch: str = "main",
+        **options: Any,
+    ) -> str:
+        tx = repo.transaction(branch, **options)
+        tx.__enter__()
+        body(tx)
+        if at == "sealed":
+            with _dying(repo.native.branch_log, "append"), contextlib.suppress(Crash):
+                tx.__exit__(None, None, None)
+        elif at == "published":
+            with _dying(tx._intents, "finish"), contextlib.suppress(Crash):
+                tx.__exit__(None, None, None)
+        return tx.execution
+
+    return die
+
+
+@contextlib.contextmanager
+def _dying(target: object, method: str) -> Iterator[None]:
+    def crash(*args: object, **kwargs: object) -> None:
+        raise Crash
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(target, method, functools.partial(crash))
+        yield
