@@ -188,6 +188,28 @@ def test_a_stream_that_breaks_leaves_what_was_there(store: ObjectStore, before: 
         assert store.get("f") == before
 
 
+def test_readers_see_the_old_whole_or_the_new_whole(store: ObjectStore) -> None:
+    """A part of an object is not seen under its key while it is written either."""
+    store.put("old", b"old value")
+    seen: list[bytes | None] = []
+
+    def look(key: str) -> bytes | None:
+        try:
+            return store.get(key)
+        except ObjectMissing:
+            return None
+
+    def slow(key: str) -> Iterator[bytes]:
+        yield b"first half, "
+        seen.append(look(key))
+        yield b"second half"
+
+    store.put("old", slow("old"))
+    store.put("new", slow("new"))
+    assert seen == [b"old value", None]
+    assert store.get("new") == store.get("old") == b"first half, second half"
+
+
 # --- get and stat -----------------------------------------------------------------------------------------------
 
 
@@ -248,8 +270,7 @@ def test_a_key_below_an_object_is_missing(store: ObjectStore) -> None:
 
 # --- list and children ------------------------------------------------------------------------------------------
 
-AWKWARD = ["a-b", "a/b", "a/b-c", "a/b/c", "a/b0", "a0", "b", "b-/x", "b/x", "b0/x"]
-DISTINCT = ["a-b", "a/b-c", "a/b/c", "a/b0", "a0", "b-/x", "b/x", "b0/x"]  # those a disk can hold together
+DISTINCT = ["a-b", "a/b-c", "a/b/c", "a/b0", "a0", "b-/x", "b/x", "b0/x"]
 
 
 def test_list_is_sorted_by_the_whole_key(store: ObjectStore) -> None:
@@ -280,7 +301,7 @@ def test_list_and_children_agree_with_plain_strings(
         store.put("z/" + name, b"")
     prefix = "z/" + prefix.replace("//", "/").removeprefix("/")
     assert keys(store, prefix) == sorted("z/" + n for n in chosen if ("z/" + n).startswith(prefix))
-    assert list(store.children("z/")) == sorted({n.partition("/")[0] for n in chosen})
+    assert sorted(store.children("z/")) == sorted({n.partition("/")[0] for n in chosen})
 
 
 def test_children_names_each_component_once_in_order(store: ObjectStore) -> None:

@@ -16,11 +16,11 @@ from fenceline.api import Repository
 from fenceline.cli import documents, progress
 from fenceline.cli.opening import reading, writing
 from fenceline.cli.options import Actor, BranchArgument, Json, Message, PathArgument, RefArgument, Repo
-from fenceline.cli.output import Column, counted, emit, remark, say, short, size, table
+from fenceline.cli.output import Column, counted, emit, remark, say, short, size, table, write_bytes
 from fenceline.errors import NotFound
 from fenceline.repo.merge import PART_PREFIX
 from fenceline.repo.model import Entry, Kind
-from fenceline.repo.names import check_prefix, within
+from fenceline.repo.names import check_prefix
 from fenceline.txn.datasets import WriteMode
 from fenceline.txn.transaction import Transaction, TransactionResult
 from fenceline.txn.upload import Progress, ProgressEvent, pieces
@@ -111,8 +111,7 @@ def cat(ref: RefArgument, path: PathArgument, repo: Repo = ".", as_json: Json = 
         emit({"ref": ref, "commit": commit.id, **documents.entry(opened.stat(commit.id, path)), **_as_text(data)})
         return
     for piece in opened.chunks(ref, path):
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+        write_bytes(piece)
 
 
 def ls(
@@ -239,28 +238,25 @@ def _is_part(entry: Entry, dataset: str | None) -> bool:
     return dataset is not None and entry.path.startswith(dataset + PART_PREFIX)
 
 
-def _one_level(entries: Iterable[Entry], prefix: str) -> Iterator[_Row]:
+def _one_level(entries: Iterable[Entry], prefix: str) -> Iterable[_Row]:
     """The direct children: a directory becomes one line with all below it added up."""
-    directory: _Row | None = None
+    rows: dict[str, _Row] = {}
     for row in _all_below(entries, prefix):
         path = row.document["path"]
         name, deeper, _ = path.removeprefix(prefix).lstrip("/").partition("/")
-        listed_itself = path == prefix or (bool(prefix) and f"/{PART_PREFIX}" in path)
-        if listed_itself or not deeper or not within(path, prefix):
-            directory = None
-            row.name = path if listed_itself else name
-            yield row
-            continue
-        if directory is None or directory.name != f"{name}/":
-            if directory is not None:
-                yield directory
-            directory = _directory_row(f"{prefix}/{name}" if prefix else name, name)
-        directory.size += row.size
-        directory.document["size"] += row.size
-        directory.document["entries"] += 1
-        directory.about = f"{directory.document['entries']} inside"
-    if directory is not None:
-        yield directory
+        if path == prefix or f"/{PART_PREFIX}" in path:  # what was asked for itself, or a part file of it
+            rows[path] = row
+        elif not deeper:
+            row.name = name
+            rows[path] = row
+        else:
+            inside = f"{prefix}/{name}" if prefix else name
+            directory = rows.setdefault(inside, _directory_row(inside, name))
+            directory.size += row.size
+            directory.document["size"] += row.size
+            directory.document["entries"] += 1
+            directory.about = f"{directory.document['entries']} inside"
+    return rows.values()
 
 
 def _directory_row(path: str, name: str) -> _Row:

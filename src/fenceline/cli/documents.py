@@ -89,7 +89,8 @@ def plan(value: Plan, *, deleted: bool) -> Document:
         "bytes": value.bytes,
         "reasons": value.reasons,
         "areas": areas(value),
-        "commits": list(value.commits),
+        "expired": list(value.expired),
+        "dropped": list(value.dropped),
         "kept": {"objects": value.kept_objects, "bytes": value.kept_bytes},
         "keys": [info.key for info in value.objects],
     }

@@ -58,7 +58,15 @@ def remark(text: str) -> None:
 
 def emit(document: object) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    write_bytes((json.dumps(document, indent=2) + "\n").encode())
+
+
+def write_bytes(data: bytes) -> None:
+    """All of it to standard output: an unbuffered stream may take only a part, and says so by its answer alone."""
+    sys.stdout.flush()
+    left = memoryview(data)
+    while left:
+        left = left[sys.stdout.buffer.write(left) :]
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[object]], to: Console | None = None) -> None:

@@ -122,7 +122,10 @@ class Transaction:
 
     @property
     def already_applied(self) -> bool:
-        """Whether this key was applied before: then writes are dropped, and the earlier result is reported."""
+        """Whether this key was applied before.
+
+        Then writes are dropped and change nothing, reads show the branch as it is, and the earlier result is reported.
+        """
         return self._found is not None
 
     @property
@@ -155,10 +158,9 @@ class Transaction:
 
     def write(self, path: str, data: bytes | str | upload.Readable | Iterable[bytes], mode: int | None = None) -> None:
         """Write a file; large ones as an open binary file or an iterable of pieces, never whole in memory."""
-        self._check_open()
-        place = self._tree.check_place(path)
-        if self._found:
+        if self._dropping():
             return
+        place = self._tree.check_place(path)
         if isinstance(data, str):
             data = data.encode()
         elif isinstance(data, upload.Readable):
@@ -168,11 +170,12 @@ class Transaction:
 
     def upload(self, local: str, path: str, progress: Progress | None = None) -> int:
         """Upload a file, or a directory with all below it, in parallel; returns the number of files."""
-        self._check_open()
+        if self._dropping():
+            return 0
         sources = upload.collect(local, path)
         places = {source: self._tree.check_place(place) for source, place in sources.items()}
-        if self._found or not places:
-            return len(places)
+        if not places:
+            return 0
         staging = self._stage()
         report = progress or self._progress
         for entry in upload.files(staging, self._repo.seams, places, report):
@@ -193,12 +196,11 @@ class Transaction:
         progress: Progress | None = None,
     ) -> int:
         """Publish a directory of part files as one dataset: it changes, merges and conflicts as a unit."""
-        self._check_open()
+        if self._dropping():
+            return 0
         plan = datasets.plan(
             self._tree, local, path, mode, format, tuple(partition_by), schema, dict(options or {}), rows, self._new_id
         )
-        if self._found:
-            return len(plan.parts)
         staging = self._stage()
         self._declare(plan.dataset_id)
         self._jobs += 1
@@ -207,26 +209,28 @@ class Transaction:
 
     def delete(self, path: str) -> int:
         """Delete a file, a dataset or a directory with all below it; returns the number of entries."""
-        self._check_open()
-        found = self._tree.matching(path)
-        return sum(1 for _ in found) if self._found else self._tree.remove(self._stage(), found)
+        if self._dropping():
+            return 0
+        found = self._tree.matching(path)  # fails before anything is staged
+        return self._tree.remove(self._stage(), found)
 
     def import_in_place(self, url: str, path: str, progress: Progress | None = None) -> int:
         """Register existing data without copying it. It stays its owner's: never deleted by garbage collection."""
-        self._check_open()
+        if self._dropping():
+            return 0
         staging: Staging | None = None
         count = 0
         for entry in upload.in_place(url, path, progress or self._progress):
             self._tree.check_place(entry.path)
+            staging = staging or self._stage()
+            self._tree.set(staging, entry)
             count += 1
-            if not self._found:
-                staging = staging or self._stage()
-                self._tree.set(staging, entry)
         return count
 
     def apply(self, edits: Iterable[tuple[str, Entry | None]]) -> None:
         """Set or remove raw entries whose bytes exist already: merge, revert and bulk registration are made of it."""
-        self._check_open()
+        if self._dropping():
+            return
         staging = self._stage()
         for path, entry in edits:
             if entry is None:
@@ -470,6 +474,11 @@ class Transaction:
 
     def _candidate(self, verdict: Verdict) -> Candidate:
         return Candidate(self._intent, verdict, self.execution, self._intent.actor, owner=True)
+
+    def _dropping(self) -> bool:
+        """Whether writes are dropped, because the key was applied before. Also the check that the block is open."""
+        self._check_open()
+        return self._found is not None
 
     def _check_open(self) -> None:
         if not self._entered or self._closed:

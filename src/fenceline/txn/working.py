@@ -102,7 +102,7 @@ class WorkingTree:
                 self._written_below.update(ancestors(_unit(path)))
 
     def set(self, staging: Staging, entry: Entry) -> None:
-        """Put a staged entry in its place. The same content as before is no change; having been compared, it was read."""
+        """Put a staged entry in its place. The same content as before is no change, but comparing it was a read."""
         before = None if entry.path.rpartition("/")[0] in self._empty else self._get(entry.path)
         if before is not None and before.same_content(entry):
             self.reads.add(entry.path)

@@ -1,0 +1,61 @@
+"""The `fenceline` command: what it offers, in the order its help shows it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+import fenceline
+from fenceline.cli import care, content, history, refs
+from fenceline.cli.doctor import doctor
+from fenceline.cli.failure import CommandGroup
+
+app = typer.Typer(
+    name="fenceline",
+    cls=CommandGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Content": (care.init, content.put, content.get, content.cat, content.ls, content.rm),
+    "History": (history.log, history.show, history.diff),
+    "Branches and tags": (refs.branch, refs.tag, refs.merge, refs.revert),
+    "Care": (care.recover, care.recoveries, care.intents, care.gc, care.fsck, doctor),
+}
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fenceline {fenceline.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """A versioned repository whose every change becomes visible whole, once, or not at all."""
+
+
+def main() -> None:
+    """Run the command line."""
+    level = logging.ERROR if "--json" in sys.argv else logging.WARNING  # stderr then holds JSON, or nothing
+    logging.basicConfig(level=level, format="warning: %(message)s")
+    app()
+
+
+if __name__ == "__main__":
+    main()

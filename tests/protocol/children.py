@@ -1,0 +1,141 @@
+"""What the child processes of the protocol tests do: `python children.py SCENARIO ROOT [ARGUMENT…]`.
+
+A child prints one JSON line with what it was told. `--without RULE` takes one rule of the protocol out, in this process
+only: the tests use it to show that they would notice.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ablations  # type: ignore[import-not-found]
+
+import fenceline as fl
+from fenceline.repo.native.gc import Retention
+
+Scenario = Callable[..., dict[str, Any]]
+
+
+def report(tx: fl.Transaction) -> dict[str, Any]:
+    return {"outcome": str(tx.result.outcome), "op": tx.result.op, "commit": tx.result.commit, "seq": tx.result.seq}
+
+
+def part_files(*names: str) -> str:
+    directory = Path(tempfile.mkdtemp())
+    for name in names:
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(name.encode() * 10)
+    return str(directory)
+
+
+def open_unswept(root: str) -> fl.Repository:
+    """A writer that does not recover first, so that a test decides who sweeps and when."""
+    repo = fl.open_repository(root, mode="r")
+    repo._mode = "rw"
+    return repo
+
+
+def init(root: str) -> dict[str, Any]:
+    return {"id": fl.open_repository(root, create=True).id}
+
+
+def everything(root: str) -> dict[str, Any]:
+    """One transaction with every kind of change in it."""
+    repo = open_unswept(root)
+    with repo.transaction("main", key="everything", message="everything", lease=0.3, actor="child") as tx:
+        tx.write("new/file.txt", b"new")
+        tx.write("old/changed.txt", b"changed")
+        tx.delete("old/removed.txt")
+        tx.put_dataset(part_files("day=1/a.parquet", "day=2/b.parquet"), "data", mode="append", partition_by=["day"])
+    return report(tx)
+
+
+def write(root: str, path: str, text: str, on_conflict: str = "fail", key: str = "", branch: str = "main") -> dict[str, Any]:
+    repo = open_unswept(root)
+    policy: Any = on_conflict
+    with repo.transaction(branch, key=key or None, on_conflict=policy, lease=0.3, actor="child") as tx:
+        tx.write(path, text.encode())
+    return report(tx)
+
+
+def conflicting(root: str) -> dict[str, Any]:
+    """A transaction that is overtaken after its last look and before its own entry."""
+    repo = open_unswept(root)
+    with repo.transaction("main", lease=0.3, actor="child") as tx:
+        tx.write("mine.txt", b"mine")
+    return report(tx)
+
+
+def cancelled(root: str) -> dict[str, Any]:
+    repo = open_unswept(root)
+    try:
+        with repo.transaction("main", actor="child") as tx:
+            tx.write("never.txt", b"never")
+            raise RuntimeError("the body failed")
+    except RuntimeError:
+        return {"outcome": "not_applied"}
+
+
+def slow(root: str) -> dict[str, Any]:
+    """A transaction that outlives its first heartbeat."""
+    repo = open_unswept(root)
+    with repo.transaction("main", lease=0.3, actor="child") as tx:
+        tx.write("slow.txt", b"slow")
+        repo.native.seams.clock.sleep(0.35)
+    return report(tx)
+
+
+def merge(root: str) -> dict[str, Any]:
+    repo = open_unswept(root)
+    result = repo.merge("dev", into="main", actor="child")
+    return {"outcome": str(result.outcome), "op": result.op, "commit": result.commit}
+
+
+def branches(root: str) -> dict[str, Any]:
+    """Every operation on refs by hand."""
+    repo = open_unswept(root)
+    repo.create_branch("topic", "main", actor="child")
+    repo.relocate_branch("topic", "main~1", actor="child")
+    repo.delete_branch("topic", actor="child")
+    repo.create_tag("v1", "main", actor="child")
+    return {"done": True}
+
+
+def recover(root: str) -> dict[str, Any]:
+    repo = open_unswept(root)
+    return {"swept": [[s.execution, s.ending] for s in repo.recover()]}
+
+
+def collect(root: str, keep: str = "10", expire: str = "") -> dict[str, Any]:
+    repo = open_unswept(root)
+    deleted = repo.gc(Retention(keep=int(keep), expire=bool(expire)), grace=0)
+    return {"deleted": len(deleted.objects)}
+
+
+SCENARIOS: dict[str, Scenario] = {
+    call.__name__: call
+    for call in (init, everything, write, conflicting, cancelled, slow, merge, branches, recover, collect)
+}
+
+
+def main(arguments: list[str]) -> None:
+    if "--without" in arguments:
+        at = arguments.index("--without")
+        ablations.take_out(arguments[at + 1])
+        arguments = arguments[:at] + arguments[at + 2 :]
+    name, root, *rest = arguments
+    try:
+        told = SCENARIOS[name](root, *rest)
+    except fl.FencelineError as error:
+        told = {"outcome": str(error.outcome), "error": error.code, "message": str(error)}
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
