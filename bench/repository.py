@@ -71,7 +71,10 @@ def import_in_child(root: Path, count: int) -> tuple[float, float]:
     """Seconds and peak memory (MiB) of an import, in a process of its own so that the peak is its own."""
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, __file__, "--import-entries", str(count), str(root)], check=True, capture_output=True, text=True
+        [sys.executable, __file__, "--import-entries", str(count), str(root)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return time.perf_counter() - start, float(done.stdout)
 
@@ -222,7 +225,11 @@ def measure_all(quick: bool, target: Path | None) -> None:
         ):
             for measure in group:
                 measures.append(measure)
-                verdict = "" if measure.limit is None else f"  (limit {measure.limit:g}: {'kept' if measure.kept else 'MISSED'})"
+                verdict = (
+                    ""
+                    if measure.limit is None
+                    else f"  (limit {measure.limit:g}: {'kept' if measure.kept else 'MISSED'})"
+                )
                 print(f"{measure.value:10.2f} {measure.unit:4} {measure.name}  [{measure.detail}]{verdict}", flush=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)

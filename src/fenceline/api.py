@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from fenceline.errors import ConfigError, NotFound, StoreError, TransactionClosed, store_error
 from fenceline.repo.merge import Strategy, Unit
-from fenceline.repo.model import Commit, Entry, Head, RefEntry
+from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
 from fenceline.repo.native.fsck import Checker, Report, Step
 from fenceline.repo.native.gc import GRACE_DEFAULT, Collector, Plan, Protected, Retention
 from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.objects import ObjectStore
-from fenceline.repo.native.repository import DEFAULT_BRANCH, NativeRepository
+from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.txn import recover
 from fenceline.txn.branches import RefAdmin

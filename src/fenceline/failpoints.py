@@ -2,7 +2,7 @@
 
 Every effect is declared once, next to the code that has it, and wrapped where it happens::
 
-    SEAL = failpoints.effect("verdict.seal", "the verdict that makes a staging area immutable")
+    SEAL = failpoints.effect("verdict.seal", "the verdict `sealed`", before="it is aborted", after="it is published")
     ...
     with SEAL:
         objects.create(key, data)
@@ -34,13 +34,15 @@ LOG_ENV = "FENCELINE_FAILPOINTS_LOG"
 class Effect:
     """One durable effect and the two points around it. The `after` point is hit only when the effect succeeded."""
 
-    __slots__ = ("after", "before", "description", "name")
+    __slots__ = ("after", "before", "description", "if_dead_after", "if_dead_before", "name")
 
-    def __init__(self, name: str, description: str) -> None:
+    def __init__(self, name: str, description: str, if_dead_before: str, if_dead_after: str) -> None:
         self.name = name
         self.description = description
         self.before = f"{name}.before"
         self.after = f"{name}.after"
+        self.if_dead_before = if_dead_before
+        self.if_dead_after = if_dead_after
 
     def __enter__(self) -> None:
         if _switched_on:
@@ -56,11 +58,11 @@ class Effect:
 _registry: dict[str, Effect] = {}
 
 
-def effect(name: str, description: str) -> Effect:
-    """Declare a durable effect; its name is unique in the process."""
+def effect(name: str, description: str, *, before: str, after: str) -> Effect:
+    """Declare a durable effect: what it is, and what is found if the process dies right before and right after it."""
     if name in _registry:
         raise ConfigError(f"failpoint effect {name!r} is declared twice")
-    _registry[name] = found = Effect(name, description)
+    _registry[name] = found = Effect(name, description, before, after)
     return found
 
 

@@ -29,6 +29,8 @@ from fenceline.repo.native.condemned import Condemned, announce
 from fenceline.repo.native.local import LocalObjects
 from fenceline.seams import this_process
 
+COLOUR_SETTINGS = ("FORCE_COLOR", "TTY_COMPATIBLE")  # they make a pipe look like a terminal
+
 
 class Cli:
     """Runs commands in this process against one repository."""
@@ -37,11 +39,10 @@ class Cli:
         self.root = root
         self.url = str(root / "repo")
         self._runner = CliRunner()
+        self._environment = {"FENCELINE_REPO": self.url, **dict.fromkeys(COLOUR_SETTINGS)}
 
     def run(self, *arguments: str, code: int = 0, stdin: bytes | None = None) -> Result:
-        result = self._runner.invoke(
-            app, list(arguments), input=stdin, env={"FENCELINE_REPO": self.url}, catch_exceptions=False
-        )
+        result = self._runner.invoke(app, list(arguments), input=stdin, env=self._environment, catch_exceptions=False)
         assert result.exit_code == code, f"{arguments}: {result.exit_code}\n{result.stdout}\n{result.stderr}"
         return result
 

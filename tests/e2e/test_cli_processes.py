@@ -18,6 +18,7 @@ import pytest
 
 import fenceline as fl
 
+COLOUR_SETTINGS = ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR")  # they hide whether there is a terminal
 FENCELINE = (sys.executable, "-m", "fenceline.cli")
 
 
@@ -29,7 +30,7 @@ class Shell:
         self.repo = fl.open_repository(self.url, create=True)
 
     def environment(self, failpoints: str = "", **more: str) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "NO_COLOR", "COLUMNS")}
+        kept = {k: v for k, v in os.environ.items() if k not in COLOUR_SETTINGS}
         return {**kept, "FENCELINE_REPO": self.url, "FENCELINE_FAILPOINTS": failpoints, **more}
 
     def run(
@@ -81,6 +82,7 @@ def shell(tmp_path: Path) -> Shell:
 # --- killed -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_recover_rolls_a_sealed_writer_forward(shell: Shell) -> None:
     execution = shell.kill_a_put("a", "verdict.seal.after")
     (status,) = shell.json("intents")
@@ -117,6 +119,7 @@ def test_the_next_writer_mentions_what_it_finished(shell: Shell) -> None:
     assert {e.path for e in shell.repo.list("main")} == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_quarantine_is_shown_and_resolved(shell: Shell) -> None:
     execution = shell.quarantine_a_put("a")
     (swept,) = shell.json("recover")

@@ -10,10 +10,10 @@ from typing import Any
 
 import fenceline.api
 from fenceline.repo.model import Op, RefEntry
-from fenceline.repo.native import condemned, gc
+from fenceline.repo.native import gc, repository
 from fenceline.repo.native.objects import ObjectStore
-from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.port import RefLog
 from fenceline.txn import branches, decide, publish, recover, transaction
 from fenceline.txn.intent import Intent, IntentStore, Verdict
 from fenceline.txn.records import aborted_record
@@ -25,9 +25,11 @@ def _r1(put: SetAttribute) -> None:
     """A deleted branch takes its entries with it and starts again at 1."""
 
     def forget(self: branches.RefAdmin, log: RefLog, name: str, what: str, actor: str) -> None:
-        objects = self._repo.objects
+        repo = self._repo
+        assert isinstance(repo, NativeRepository)
+        objects = repo.objects
         objects.delete([i.key for prefix in ("refs/", "hints/refs/") for i in objects.list(f"{prefix}{name}")])
-        log._cache.clear()
+        repo.branch_log._cache.clear()
 
     put(branches.RefAdmin, "_delete", forget)
 
@@ -88,9 +90,7 @@ def _d3_refuse(put: SetAttribute) -> None:
     def agree(objects: ObjectStore, commits: Iterable[str]) -> None:
         return None
 
-    put(branches, "refuse_condemned", agree)
-    put(transaction, "refuse_condemned", agree)
-    put(condemned, "refuse_condemned", agree)
+    put(repository, "refuse_condemned", agree)
 
 
 def _d3_intents(put: SetAttribute) -> None:

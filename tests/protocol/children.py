@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ablations  # type: ignore[import-not-found]
+import ablations
 
 import fenceline as fl
 from fenceline.repo.native.gc import Retention
@@ -56,7 +56,9 @@ def everything(root: str) -> dict[str, Any]:
     return report(tx)
 
 
-def write(root: str, path: str, text: str, on_conflict: str = "fail", key: str = "", branch: str = "main") -> dict[str, Any]:
+def write(
+    root: str, path: str, text: str, on_conflict: str = "fail", key: str = "", branch: str = "main"
+) -> dict[str, Any]:
     repo = open_unswept(root)
     policy: Any = on_conflict
     with repo.transaction(branch, key=key or None, on_conflict=policy, lease=0.3, actor="child") as tx:

@@ -32,7 +32,9 @@ def environment(points: str = "", log: Path | None = None) -> dict[str, str]:
 
 def spawn(arguments: Sequence[str | Path], points: str = "", log: Path | None = None) -> subprocess.Popen[str]:
     command = [sys.executable, str(HERE / "children.py"), *map(str, arguments)]
-    return subprocess.Popen(command, env=environment(points, log), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment(points, log), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(arguments: Sequence[str | Path], points: str = "", log: Path | None = None) -> dict[str, Any]:
@@ -130,7 +132,9 @@ def content(repo: fl.Repository, ref: str = "main") -> dict[str, bytes]:
 def state(repo: fl.Repository) -> dict[str, Any]:
     """All that must not change when nothing happens: branches, entries, records, intents."""
     return {
-        "refs": {h.name: [(e.seq, str(e.op), e.commit, e.execution) for e in repo.entries(h.name)] for h in repo.branches()},
+        "refs": {
+            h.name: [(e.seq, str(e.op), e.commit, e.execution) for e in repo.entries(h.name)] for h in repo.branches()
+        },
         "tags": {h.name: h.commit.id for h in repo.tags()},
         "records": sorted((r.execution, r.kind, r.entry) for r in repo.recoveries()),
         "intents": [i.execution for i in repo.intents()],

@@ -11,6 +11,7 @@ from harness import assert_sound, content, copy, killed, prepared, run, state
 import fenceline as fl
 from fenceline import failpoints
 
+
 def hits(scenario: list[str | Path], log: Path) -> list[str]:
     """Every point a scenario passes, in order."""
     log.unlink(missing_ok=True)
@@ -99,7 +100,9 @@ def wreck(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         tx.write("old/changed.txt", b"overtaken")
     assert killed(["write", root, "open.txt", "x"], "stage.file.after=crash")  # open: aborted
     assert killed(["everything", root], "entry.publish.after=crash")  # published, not finished
-    assert killed(["write", root, "sealed.txt", "sealed", "rebase"], "verdict.seal.after=crash")  # sealed: rolled forward
+    assert killed(
+        ["write", root, "sealed.txt", "sealed", "rebase"], "verdict.seal.after=crash"
+    )  # sealed: rolled forward
     assert killed(["write", root, "recorded.txt", "x", "rebase"], "record.create.after=crash")  # recorded, intent left
     assert len(list(repo.intents())) == 5
     return root

@@ -134,9 +134,7 @@ def test_d2_not_applied_after_sealing_only_behind_its_own_fence(
     assert_sound(repo)
 
 
-def test_d3_a_ref_to_a_condemned_commit_is_refused(
-    root: Path, kept: bool, rule: Callable[[str], list[str]]
-) -> None:
+def test_d3_a_ref_to_a_condemned_commit_is_refused(root: Path, kept: bool, rule: Callable[[str], list[str]]) -> None:
     rule("D3 refuse")
     repo = unswept(root)
     old = repo.head("main").commit.id
@@ -144,7 +142,7 @@ def test_d3_a_ref_to_a_condemned_commit_is_refused(
         with repo.transaction("main", actor="test") as tx:
             tx.write("old/changed.txt", str(n).encode())
     repo.delete_branch("dev")
-    for n in range(3):  # the deleted branch's entries leave the kept ones too
+    for _ in range(3):  # the deleted branch's entries leave the kept ones too
         repo.create_branch("dev", "main")
         repo.delete_branch("dev")
     collector = Paused.at("gc.delete.before", ["collect", root, "3", "expire"])

@@ -1,4 +1,4 @@
-"""Eight processes publish to one branch; then the same while they are killed at random and a caretaker runs beside them.
+"""Eight processes publish to one branch; then the same while they are killed at random beside a caretaker.
 
 `make soak` runs the long form (20 s a round); here a few seconds show that it works.
 """

@@ -1,7 +1,7 @@
 """A writer or a caretaker of the soak: `python worker.py publish|care ROOT NAME`, until it is killed.
 
-A publisher writes one line per acknowledged publish to ROOT/../acks/NAME; the line is the key. On a restart it first tries
-again the key it may have been killed with, as a scheduler would.
+A publisher writes one line per acknowledged publish to ROOT/../acks/NAME; the line is the key. On a restart it first
+tries again the key it may have been killed with, as a scheduler would.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def put(
             files = _put_stream(tx, path, report)
         else:
             files = tx.upload(local, path)
-    _show_result(tx.result, branch, as_json, f"{counted(files, 'file')} at {path}", files=files, path=path)
+    _show_result(tx.result, branch, as_json, f"{counted(files, 'file')} at {path or '/'}", files=files, path=path)
 
 
 def get(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -57,7 +58,7 @@ def log(
         _log_entries(opened, ref, actor, limit, as_json)
         return
     # `~0` reads the same commit, and lets a whole commit id through where a branch name is looked for.
-    start = f"{ref}~0" if len(ref) == 64 else ref
+    start = f"{ref}~0" if re.fullmatch("[0-9a-f]{64}", ref) else ref
     items = list(islice(opened.log(start, full=full or draw, actor=actor), limit))
     refs = _refs(opened)
     if as_json:

@@ -18,7 +18,7 @@ def transfer(doing: str) -> Iterator[Progress]:
     """A bar for bytes on their way in or out."""
     console = notes()
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Bars(*columns, console=console, transient=True, disable=not console.file.isatty()) as bars:
         task = bars.add_task(doing, total=None)
 
         def show(event: ProgressEvent) -> None:
@@ -33,7 +33,7 @@ def counting(doing: str) -> Iterator[Step]:
     """A running count for work whose total is not known beforehand."""
     console = notes()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+    with Bars(*columns, console=console, transient=True, disable=not console.file.isatty()) as bars:
         task = bars.add_task(doing, total=None)
 
         def show(what: str, done: int) -> None:
@@ -46,7 +46,7 @@ def counting(doing: str) -> Iterator[Step]:
 def waiting(text: str) -> Iterator[None]:
     """A spinner while there is nothing to count."""
     console = notes()
-    if not console.is_terminal:
+    if not console.file.isatty():
         yield
         return
     with console.status(text):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fenceline.errors import ObjectDamaged
 
+DEFAULT_BRANCH = "main"
 SYSTEM_RECOVERY = "fenceline:recovery"
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fenceline.errors import AlreadyExists, CondemnedCommit, ConflictError, NotFound, PublishConflict, UnpublishedCommit
-from fenceline.repo.model import MOVES, Commit, Head, Op, RefEntry
+from fenceline.repo.model import DEFAULT_BRANCH, MOVES, Commit, Head, Op, RefEntry
 from fenceline.repo.names import check_ref
-from fenceline.repo.native.condemned import refuse_condemned
-from fenceline.repo.native.refs import RefLog
-from fenceline.repo.native.repository import DEFAULT_BRANCH, NativeRepository
+from fenceline.repo.port import RefLog, Repository
 from fenceline.txn.intent import IntentStore
 from fenceline.txn.publish import settle
 
@@ -17,7 +15,7 @@ from fenceline.txn.publish import settle
 class RefAdmin:
     """Creates, deletes and relocates branches and tags."""
 
-    def __init__(self, repo: NativeRepository, intents: IntentStore) -> None:
+    def __init__(self, repo: Repository, intents: IntentStore) -> None:
         self._repo = repo
         self._intents = intents
 
@@ -105,7 +103,7 @@ class RefAdmin:
     def _absolved(self, commit: Commit, undo: Callable[[], object]) -> None:
         """The ref stands; now look whether a collection condemned its commit (D3, second half)."""
         try:
-            refuse_condemned(self._repo.objects, [commit.id])
+            self._repo.refuse_condemned([commit.id])
         except CondemnedCommit:
             undo()
             raise

@@ -22,14 +22,55 @@ from fenceline.repo.model import canonical
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.seams import Owner, Seams
 
-INTENT = failpoints.effect("intent.create", "the intent, before the first byte of a transaction")
-DECLARE = failpoints.effect("intent.declare", "the name of a dataset, before the first byte written into it")
-SEAL = failpoints.effect("verdict.seal", "the verdict `sealed`: staging is complete and nobody may delete it")
-ABORT = failpoints.effect("verdict.abort", "the verdict `aborted`: this execution can never be sealed")
-BEAT = failpoints.effect("beat.put", "a heartbeat of a transaction's owner")
-RECORD = failpoints.effect("record.create", "the terminal record of an intent")
-REMOVE = failpoints.effect("intent.remove", "the removal of a finished intent and its beats")
-QUARANTINE = failpoints.effect("quarantine.create", "the note that a sweep could not decide an intent")
+INTENT = failpoints.effect(
+    "intent.create",
+    "the intent, before the first byte of a transaction",
+    before="nothing was written; nothing to do",
+    after="an open intent: the sweep aborts it",
+)
+DECLARE = failpoints.effect(
+    "intent.declare",
+    "the name of a dataset, before the first byte written into it",
+    before="an open intent: the sweep aborts it",
+    after="the same; the sweep also looks into that dataset for what to delete",
+)
+SEAL = failpoints.effect(
+    "verdict.seal",
+    "the verdict `sealed`: staging is complete and nobody may delete it",
+    before="staged but not sealed: the sweep aborts it and deletes what was staged",
+    after="sealed: the sweep publishes it for its owner if nothing it read or wrote "
+    "has changed since, else fences it and deletes it",
+)
+ABORT = failpoints.effect(
+    "verdict.abort",
+    "the verdict `aborted`: this execution can never be sealed",
+    before="still open: the next sweep aborts it",
+    after="aborted: the next sweep deletes what was staged and records it",
+)
+BEAT = failpoints.effect(
+    "beat.put",
+    "a heartbeat of a transaction's owner",
+    before="the lease runs out earlier; nothing else",
+    after="nothing",
+)
+RECORD = failpoints.effect(
+    "record.create",
+    "the terminal record of an intent",
+    before="decided, but not recorded: the next sweep writes the same record",
+    after="recorded: the next sweep removes the intent",
+)
+REMOVE = failpoints.effect(
+    "intent.remove",
+    "the removal of a finished intent and its beats",
+    before="recorded: the next sweep removes the intent",
+    after="nothing is left to do",
+)
+QUARANTINE = failpoints.effect(
+    "quarantine.create",
+    "the note that a sweep could not decide an intent",
+    before="the next sweep finds the same and quarantines it",
+    after="quarantined until an operator resolves it",
+)
 
 DEFAULT_LEASE = 30.0
 

@@ -9,8 +9,8 @@ from functools import cached_property
 from fenceline.errors import FencelineError, ObjectDamaged
 from fenceline.repo.merge import Unit, merge, merge_datasets
 from fenceline.repo.model import MOVES, Commit, Head, Op, RefEntry
-from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.pathset import PathSet
+from fenceline.repo.port import Repository
 from fenceline.txn.decide import Decision, Line, LineCommit, Me, decide
 from fenceline.txn.intent import Intent, IntentStore, Verdict
 
@@ -44,7 +44,7 @@ class Confirmed:
     adopted: bool
 
 
-def look_back(repo: NativeRepository, intents: IntentStore, intent: Intent) -> Confirmed | Refused | None:
+def look_back(repo: Repository, intents: IntentStore, intent: Intent) -> Confirmed | Refused | None:
     """What the log says of a key before anything is staged; None if it was never applied."""
     earlier = earlier_moves(repo, intents, intent)
     if not earlier:
@@ -52,19 +52,19 @@ def look_back(repo: NativeRepository, intents: IntentStore, intent: Intent) -> C
     return _early(repo, intent, *_judge(repo, intent, earlier, overlap=None))
 
 
-def _early(repo: NativeRepository, intent: Intent, decision: Decision, head: Head | None) -> Confirmed | Refused | None:
+def _early(repo: Repository, intent: Intent, decision: Decision, head: Head | None) -> Confirmed | Refused | None:
     if decision.answer == "adopt":
         return _adopted(repo, intent, decision)
     return Refused(decision, head) if decision.answer == "fail" else None
 
 
-def foresee(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused | None:
+def foresee(repo: Repository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused | None:
     """Decide once before sealing: what is refused or adopted already now can still be aborted without a fence entry."""
     earlier = earlier_moves(repo, intents, candidate.intent)
     return _early(repo, candidate.intent, *_judge(repo, candidate.intent, earlier, Overlap(repo, candidate)))
 
 
-def confirm(repo: NativeRepository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused:
+def confirm(repo: Repository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused:
     """Section 4 of the protocol for a direct transaction. The caller has sealed; nothing else is visible yet."""
     intent = candidate.intent
     earlier = earlier_moves(repo, intents, intent)
@@ -94,14 +94,14 @@ def confirm(repo: NativeRepository, intents: IntentStore, candidate: Candidate) 
         repo.seams.clock.sleep(min(0.001 * 2**contention, 0.1) * repo.seams.random.random())
 
 
-def settle(repo: NativeRepository, intent: Intent) -> RefEntry | None:
+def settle(repo: Repository, intent: Intent) -> RefEntry | None:
     """The entry that decided an execution: the move that published it, or the fence; None while it is open."""
     last = repo.branch_log.last(intent.branch)
     entries = repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)
     return next((e for e in entries if e.execution == intent.execution and e.op in MOVES | {Op.FENCE}), None)
 
 
-def fence(repo: NativeRepository, intent: Intent, by: str, actor: str, why: str) -> RefEntry:
+def fence(repo: Repository, intent: Intent, by: str, actor: str, why: str) -> RefEntry:
     """Append the entry after which the execution can never be published, unless it is decided already (D2)."""
     while True:
         decided = settle(repo, intent)
@@ -125,7 +125,7 @@ def fence(repo: NativeRepository, intent: Intent, by: str, actor: str, why: str)
             return entry
 
 
-def earlier_moves(repo: NativeRepository, intents: IntentStore, intent: Intent) -> list[RefEntry]:
+def earlier_moves(repo: Repository, intents: IntentStore, intent: Intent) -> list[RefEntry]:
     """The moves that carried this transaction's key before its base.
 
     Every execution leaves its verdict under the key's txn before it can publish, and verdicts are never removed (D4).
@@ -148,7 +148,7 @@ def earlier_moves(repo: NativeRepository, intents: IntentStore, intent: Intent) 
     return sorted((e for e in found if e.seq <= intent.base), key=lambda e: e.seq)
 
 
-def _adopted(repo: NativeRepository, intent: Intent, decision: Decision) -> Confirmed:
+def _adopted(repo: Repository, intent: Intent, decision: Decision) -> Confirmed:
     assert decision.entry is not None
     assert decision.output is not None
     repo.branch_log.make_durable(intent.branch, decision.entry.seq)  # before it is reported (INV-6)
@@ -156,7 +156,7 @@ def _adopted(repo: NativeRepository, intent: Intent, decision: Decision) -> Conf
 
 
 def _judge(
-    repo: NativeRepository, intent: Intent, earlier: Iterable[RefEntry], overlap: Overlap | None
+    repo: Repository, intent: Intent, earlier: Iterable[RefEntry], overlap: Overlap | None
 ) -> tuple[Decision, Head | None]:
     """Read what the decision needs, and decide. Without an overlap: look-back, where nothing is staged yet."""
     last = repo.branch_log.last(intent.branch)
@@ -188,7 +188,7 @@ def _disjoint(intent: Intent, overlap: Overlap | None, commit: Commit) -> bool:
 class Overlap:
     """What a candidate read and wrote, and which of it a commit behind its input changed."""
 
-    def __init__(self, repo: NativeRepository, candidate: Candidate) -> None:
+    def __init__(self, repo: Repository, candidate: Candidate) -> None:
         self._repo = repo
         self._candidate = candidate
         self._known: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ class Overlap:
         return self._written.overlaps(theirs.path)
 
 
-def _on_parent(repo: NativeRepository, candidate: Candidate, parent: Commit) -> Commit:
+def _on_parent(repo: Repository, candidate: Candidate, parent: Commit) -> Commit:
     """The staged commit, or the same content on a new head.
 
     What a rebase writes goes under the staged execution's id and is named by its content, so that an owner and

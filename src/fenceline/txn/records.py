@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from fenceline.repo.model import Op, RefEntry
-from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.port import Repository
 from fenceline.txn.intent import EndKind, Intent, Record, Verdict
 
 
-def end_record(repo: NativeRepository, intent: Intent, decided: RefEntry, by: str, verdict: Verdict) -> Record:
+def end_record(repo: Repository, intent: Intent, decided: RefEntry, by: str, verdict: Verdict) -> Record:
     """For an execution that an entry decided. Fenced data is deleted first (D1)."""
     kind: EndKind = "published" if decided.by == intent.execution else "rolled_forward"
     commit = decided.commit
@@ -18,6 +18,6 @@ def end_record(repo: NativeRepository, intent: Intent, decided: RefEntry, by: st
     return Record(intent.execution, kind, intent.branch, intent.actor, by, now, decided.seq, commit, why=decided.note)
 
 
-def aborted_record(repo: NativeRepository, intent: Intent, by: str, why: str) -> Record:
+def aborted_record(repo: Repository, intent: Intent, by: str, why: str) -> Record:
     """For an execution that never sealed."""
     return Record(intent.execution, "aborted", intent.branch, intent.actor, by, repo.seams.clock.now(), why=why)

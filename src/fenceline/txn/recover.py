@@ -14,7 +14,7 @@ from typing import Literal
 
 from fenceline.errors import FencelineError, NotFound, ObjectDamaged, ObjectMissing, StoreError
 from fenceline.repo.model import SYSTEM_RECOVERY, Op, RefEntry
-from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.port import Repository
 from fenceline.seams import Running, Signal
 from fenceline.txn.intent import Intent, IntentStore, Record, Verdict
 from fenceline.txn.publish import Candidate, Confirmed, Refused, confirm, fence, settle
@@ -49,7 +49,7 @@ class Swept:
     why: str = ""
 
 
-def sweep(repo: NativeRepository, intents: IntentStore) -> list[Swept]:
+def sweep(repo: Repository, intents: IntentStore) -> list[Swept]:
     """Go over every unfinished intent once. One that cannot be decided never stops the others (INV-11)."""
     by = repo.seams.ids.execution()
     done = []
@@ -62,7 +62,7 @@ def sweep(repo: NativeRepository, intents: IntentStore) -> list[Swept]:
     return done
 
 
-def _sweep_one(repo: NativeRepository, intents: IntentStore, execution: str, by: str) -> Swept:
+def _sweep_one(repo: Repository, intents: IntentStore, execution: str, by: str) -> Swept:
     reason = intents.quarantined(execution)
     if reason is not None:
         return Swept(execution, Class.INVARIANT_VIOLATION, "quarantined", why=reason)
@@ -74,11 +74,22 @@ def _sweep_one(repo: NativeRepository, intents: IntentStore, execution: str, by:
             return Swept(execution, None, "live", intent.branch)
         return _decide_intent(repo, intents, intent, by)
     except (ObjectDamaged, ObjectMissing) as error:  # what must exist cannot be read, or contradicts itself
+        if _ended_meanwhile(repo, intents, execution):
+            return Swept(execution, None, "left", why="ended by another sweep")
         intents.quarantine(execution, str(error))
         return Swept(execution, Class.INVARIANT_VIOLATION, "quarantined", why=str(error))
 
 
-def _decide_intent(repo: NativeRepository, intents: IntentStore, intent: Intent, by: str) -> Swept:
+def _ended_meanwhile(repo: Repository, intents: IntentStore, execution: str) -> bool:
+    """Whether another sweep decided the intent while we looked: then what we missed was deleted by right."""
+    try:
+        intent = intents.find(execution)
+        return intent is None or intents.record(execution) is not None or settle(repo, intent) is not None
+    except (ObjectDamaged, ObjectMissing):
+        return False
+
+
+def _decide_intent(repo: Repository, intents: IntentStore, intent: Intent, by: str) -> Swept:
     """The recovery table, from the top. Order everywhere: entry → delete → record → intent and beats removed."""
     if intents.record(intent.execution) is not None:
         intents.remove(intent.execution)
@@ -97,7 +108,7 @@ def _decide_intent(repo: NativeRepository, intents: IntentStore, intent: Intent,
         return _end(repo, intents, intent, verdict, decided, by, Class.ALREADY_PUBLISHED)
     if intent.step is not None:
         return Swept(intent.execution, Class.ROLLED_PAST_EXPECTED, "left", intent.branch, "for the step's next attempt")
-    check_staged(repo, verdict)
+    repo.check_staged(repo.commit(verdict.commit or ""))
     outcome = confirm(repo, intents, Candidate(intent, verdict, by, SYSTEM_RECOVERY, owner=False))
     if isinstance(outcome, Confirmed) and not outcome.adopted:
         return _end(repo, intents, intent, verdict, outcome.entry, by, Class.ROLLED_PAST_EXPECTED)
@@ -106,7 +117,7 @@ def _decide_intent(repo: NativeRepository, intents: IntentStore, intent: Intent,
 
 
 def _end(
-    repo: NativeRepository,
+    repo: Repository,
     intents: IntentStore,
     intent: Intent,
     verdict: Verdict,
@@ -127,25 +138,8 @@ def _unexpected(outcome: Confirmed | Refused) -> Class:
     return Class.UNEXPECTED_MULTISTEP if several else Class.UNEXPECTED_AT_P1
 
 
-def check_staged(repo: NativeRepository, verdict: Verdict) -> None:
-    """Everything the staged commit needs of its own execution is there and whole, before anyone publishes it."""
-    commit = repo.commit(verdict.commit or "")
-    own = f"trees/{commit.execution}/"
-    for node in repo.trees.nodes(commit.tree, skip=lambda node: not node.address.startswith(own)):
-        if node.height:
-            continue
-        for entry in repo.trees.entries_of(node):
-            if commit.execution not in entry.address or "://" in entry.address:
-                continue
-            info = repo.objects.stat(entry.address)
-            if info is None or info.size != entry.size:
-                raise ObjectMissing(
-                    f"{entry.path}: staged bytes at {entry.address} are missing or cut off", address=entry.address
-                )
-
-
 def resolve(
-    repo: NativeRepository, intents: IntentStore, execution: str, how: Literal["roll_back", "retry"], actor: str
+    repo: Repository, intents: IntentStore, execution: str, how: Literal["roll_back", "retry"], actor: str
 ) -> Swept:
     """An operator's way out of quarantine: give the intent up for good, or look at it once more."""
     if intents.quarantined(execution) is None:
@@ -168,7 +162,7 @@ def resolve(
     return _give_up(repo, intents, intent, by, actor)
 
 
-def _give_up(repo: NativeRepository, intents: IntentStore, intent: Intent, by: str, actor: str) -> Swept:
+def _give_up(repo: Repository, intents: IntentStore, intent: Intent, by: str, actor: str) -> Swept:
     try:
         verdict = intents.verdict(intent) or intents.abort(intent, by, f"given up by {actor}")
     except ObjectDamaged:  # an unreadable verdict may have been `sealed`: only a fence makes sure
@@ -184,7 +178,7 @@ def _give_up(repo: NativeRepository, intents: IntentStore, intent: Intent, by: s
 class Sweeper:
     """The sweep as a background thread, for any process that lives long."""
 
-    def __init__(self, repo: NativeRepository, intents: IntentStore, interval: float) -> None:
+    def __init__(self, repo: Repository, intents: IntentStore, interval: float) -> None:
         self._repo, self._intents, self._interval = repo, intents, interval
         self._stopped: Signal = repo.seams.threads.signal()
         self._running: Running = repo.seams.threads.start("fenceline-sweeper", self._run)
@@ -203,7 +197,7 @@ class Sweeper:
         self._running.join(timeout)
 
 
-def unfinished(repo: NativeRepository, intents: IntentStore) -> Iterator[tuple[str, Intent | None, str, str]]:
+def unfinished(repo: Repository, intents: IntentStore) -> Iterator[tuple[str, Intent | None, str, str]]:
     """Every unfinished intent with its state, for people: (execution, intent, state, why)."""
     for execution in list(intents.executions()):
         reason = intents.quarantined(execution)

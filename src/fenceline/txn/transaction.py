@@ -24,7 +24,6 @@ from fenceline.errors import (
     TransactionClosed,
 )
 from fenceline.repo.model import Commit, Entry, Op, RefEntry
-from fenceline.repo.native.condemned import refuse_condemned
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.native.staging import Staging
 from fenceline.txn import datasets, upload
@@ -77,6 +76,8 @@ class Transaction:
             raise ContractError(
                 "key is empty", hint="leave it out, or name the change: the same key never applies twice"
             )
+        if lease <= 0:
+            raise ContractError(f"lease is {lease}", hint="give the seconds after which a silent owner counts as dead")
         if on_conflict not in ("fail", "rebase"):
             raise ContractError(f"on_conflict is {on_conflict!r}", hint="use 'fail' or 'rebase'")
         self._repo, self._intents = repo, intents
@@ -454,7 +455,7 @@ class Transaction:
             self._staging = self._repo.staging(self.execution)
             self._repo.seams.threads.start(f"beat-{self.execution}", self._beat)
             # Intent first, then the check (D3): a collector that missed the intent has condemned the commit by now.
-            refuse_condemned(self._repo.objects, [self._input.id, *self._intent.pins])
+            self._repo.refuse_condemned([self._input.id, *self._intent.pins])
         return self._staging
 
     def _declare(self, dataset: str) -> None:

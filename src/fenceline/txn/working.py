@@ -48,11 +48,18 @@ class WorkingTree:
         return self._repo.trees.get(self._root, key)
 
     def _below(self, prefix: str) -> Iterator[Entry]:
-        pending = {k: v for k, v in self._pending.items() if not prefix or k.startswith(prefix + "/")}
-        found = {e.path: e for e in self._repo.trees.below(self._root, prefix) if e.path not in pending}
-        found.update({k: v for k, v in pending.items() if v is not None})
-        for path in sorted(found):
-            yield found[path]
+        pending = sorted(k for k in self._pending if not prefix or k.startswith(prefix + "/"))
+        at = 0
+        for entry in self._repo.trees.below(self._root, prefix):
+            while at < len(pending) and pending[at] < entry.path:
+                if (new := self._pending.get(pending[at])) is not None:
+                    yield new
+                at += 1
+            if entry.path not in self._pending:
+                yield entry
+        for key in pending[at:]:
+            if (new := self._pending.get(key)) is not None:
+                yield new
 
     # --- writing ------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,25 @@ from fenceline.repo.model import canonical
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.seams import Owner
 
-CONDEMN = failpoints.effect("gc.condemn", "the list of commits that garbage collection is about to delete")
-EXPIRE = failpoints.effect("gc.expire", "the list of commits whose content retention gives up")
-ABSOLVE = failpoints.effect("gc.absolve", "the removal of that list when the collection is over")
+CONDEMN = failpoints.effect(
+    "gc.condemn",
+    "the list of commits that garbage collection is about to delete",
+    before="nothing happened",
+    after="announced: those commits cannot be tagged or branched from until a later "
+    "collection withdraws the list of the dead one",
+)
+EXPIRE = failpoints.effect(
+    "gc.expire",
+    "the list of commits whose content retention gives up",
+    before="announced, nothing deleted; the next collection starts anew",
+    after="recorded as given up; the next collection deletes the content",
+)
+ABSOLVE = failpoints.effect(
+    "gc.absolve",
+    "the removal of that list when the collection is over",
+    before="deleted, still announced; a later collection withdraws the list of the dead one",
+    after="nothing is left to do",
+)
 
 
 @dataclass(frozen=True, slots=True)

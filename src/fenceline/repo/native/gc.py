@@ -20,7 +20,12 @@ from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.native.tree import pack_of
 
-DELETE = failpoints.effect("gc.delete", "the deletion of condemned objects")
+DELETE = failpoints.effect(
+    "gc.delete",
+    "the deletion of condemned objects",
+    before="nothing deleted; the next collection starts anew",
+    after="some of it is deleted; the next collection deletes the rest",
+)
 
 KEEP_FLOOR = 3
 KEEP_DEFAULT = 10
@@ -116,9 +121,10 @@ class Collector:
         for prefix in ("files/", "datasets/", "trees/", "commits/"):
             yield from self._repo.objects.list(prefix)
         now = self._repo.seams.clock.now()
-        for info in self._repo.objects.list("tmp/"):
-            if now - info.modified > TEMPORARY_AGE:
-                yield info
+        for prefix in ("tmp/", "beats/"):  # a last beat may land after its intent was finished
+            for info in self._repo.objects.list(prefix):
+                if now - info.modified > TEMPORARY_AGE:
+                    yield info
 
     def _judge(self, candidates: Iterable[ObjectInfo]) -> Plan:
         protected = self._protected()  # intents before refs: a finished intent's entry is then already in the refs
@@ -152,7 +158,7 @@ class Collector:
     def _owned(self, key: str, protected: Protected) -> bool:
         """Whether an unfinished intent's execution wrote it."""
         area, _, rest = key.partition("/")
-        if area in ("files", "trees"):
+        if area in ("files", "trees", "beats"):
             return rest.partition("/")[0] in protected.executions
         if area == "datasets":
             return rest.partition("/_fl=")[2].partition("-")[0] in protected.executions
@@ -165,7 +171,7 @@ class Collector:
 
 
 def _reason(key: str, roots: Roots) -> str:
-    if key.startswith("tmp/"):
+    if key.startswith(("tmp/", "beats/")):
         return "leftover of an interrupted write"
     return "no longer retained, or never published" if roots.expiring else "reached by no branch, tag or kept entry"
 

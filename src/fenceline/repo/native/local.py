@@ -29,10 +29,30 @@ from fenceline.errors import (
 )
 from fenceline.repo.native.objects import ObjectInfo
 
-TEMP = failpoints.effect("disk.temp", "an object's bytes, fsynced under a temporary name nobody reads")
-LINK = failpoints.effect("disk.link", "the link that gives a new object its name, if the name is free")
-SYNC = failpoints.effect("disk.sync", "the fsync of the directory that holds the new name")
-PERSIST = failpoints.effect("disk.persist", "the fsync of staged files and their directories")
+TEMP = failpoints.effect(
+    "disk.temp",
+    "an object's bytes, fsynced under a temporary name nobody reads",
+    before="the object does not exist",
+    after="a temporary file nobody reads; gc removes it after an hour",
+)
+LINK = failpoints.effect(
+    "disk.link",
+    "the link that gives a new object its name, if the name is free",
+    before="a temporary file nobody reads; gc removes it after an hour",
+    after="the object exists; after a power failure it may not",
+)
+SYNC = failpoints.effect(
+    "disk.sync",
+    "the fsync of the directory that holds the new name",
+    before="the object exists; after a power failure it may not, and its writer was not told that it does",
+    after="the object exists for good",
+)
+PERSIST = failpoints.effect(
+    "disk.persist",
+    "the fsync of staged files and their directories",
+    before="an open intent: the sweep aborts it (after a seal, in a rebase: the sweep decides the sealed commit)",
+    after="staged and durable, not yet visible",
+)
 
 R = TypeVar("R")
 

@@ -15,14 +15,50 @@ from fenceline.repo.native.objects import ObjectStore
 from fenceline.seams import Seams
 
 ENTRY = {
-    Op.CREATE: failpoints.effect("entry.create", "the ref entry that creates a branch or tag"),
-    Op.PUBLISH: failpoints.effect("entry.publish", "the ref entry that makes a staged commit visible"),
-    Op.MERGE: failpoints.effect("entry.merge", "the ref entry that makes a merge visible"),
-    Op.RELOCATE: failpoints.effect("entry.relocate", "the ref entry that points a branch at another commit"),
-    Op.FENCE: failpoints.effect("entry.fence", "the ref entry after which an execution can never be published"),
-    Op.DELETE: failpoints.effect("entry.delete", "the ref entry that deletes a branch or tag"),
+    Op.CREATE: failpoints.effect(
+        "entry.create",
+        "the ref entry that creates a branch or tag",
+        before="the branch or tag does not exist",
+        after="it exists",
+    ),
+    Op.PUBLISH: failpoints.effect(
+        "entry.publish",
+        "the ref entry that makes a staged commit visible",
+        before="sealed: the sweep publishes it for its owner if nothing it read or wrote "
+        "has changed since, else fences it and deletes it",
+        after="published: readers see all of it; the sweep writes its record; a retry with the same key adopts it",
+    ),
+    Op.MERGE: failpoints.effect(
+        "entry.merge",
+        "the ref entry that makes a merge visible",
+        before="sealed: the sweep publishes the merge if the branch has not moved, else fences it and deletes it",
+        after="merged: readers see all of it; the sweep writes its record",
+    ),
+    Op.RELOCATE: failpoints.effect(
+        "entry.relocate",
+        "the ref entry that points a branch at another commit",
+        before="the branch is where it was",
+        after="the branch is at its new commit",
+    ),
+    Op.FENCE: failpoints.effect(
+        "entry.fence",
+        "the ref entry after which an execution can never be published",
+        before="sealed and undecided: the next sweep decides it",
+        after="fenced: it can never be published; the next sweep deletes what was staged and records it",
+    ),
+    Op.DELETE: failpoints.effect(
+        "entry.delete",
+        "the ref entry that deletes a branch or tag",
+        before="the branch or tag exists",
+        after="it is deleted",
+    ),
 }
-HINT = failpoints.effect("hint.put", "the hint that says where the head was last seen")
+HINT = failpoints.effect(
+    "hint.put",
+    "the hint that says where the head was last seen",
+    before="the entry stands; finding the head takes a few more reads",
+    after="nothing",
+)
 
 _SETTLE_TRIES = 5
 _CACHED_ENTRIES = 4096

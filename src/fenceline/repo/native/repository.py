@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote, urlsplit
@@ -19,19 +20,26 @@ from fenceline.errors import (
     ObjectMissing,
 )
 from fenceline.repo.merge import Unit, units
-from fenceline.repo.model import Commit, Entry, Head, Kind, Op, RefEntry, Side, canonical
+from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, Kind, Op, RefEntry, Side, canonical
 from fenceline.repo.names import check_path, check_prefix, check_ref
+from fenceline.repo.native.condemned import refuse_condemned
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.staging import Staging, discard
 from fenceline.repo.native.tree import TreeReader
 from fenceline.seams import Seams
 
+logger = logging.getLogger(__name__)
+
 FORMAT = 1
-DEFAULT_BRANCH = "main"
 CHUNK = 1 << 20
 
-FORMAT_FILE = failpoints.effect("format.create", "the format record, after which the repository exists")
+FORMAT_FILE = failpoints.effect(
+    "format.create",
+    "the format record, after which the repository exists",
+    before="no repository yet; creating it again goes on from there",
+    after="the repository exists",
+)
 
 _CACHED_COMMITS = 4096
 
@@ -142,7 +150,16 @@ class NativeRepository:
         return self._all(self.tag_log)
 
     def _all(self, log: RefLog) -> list[Head]:
-        return [head for name in log.names() if (head := self._head_of(log, name)) is not None]
+        found = []
+        for name in log.names():
+            try:
+                head = self._head_of(log, name)
+            except (ObjectMissing, ObjectDamaged) as error:  # one broken ref must not hide the others
+                logger.warning("%s cannot be read and is left out of the list: %s", name, error)
+                continue
+            if head is not None:
+                found.append(head)
+        return found
 
     def resolve(self, ref: str) -> Commit:
         """A branch, a tag, a commit id (or the first 8 or more letters of one), `branch@12`, any of them with `~3`."""
@@ -303,6 +320,21 @@ class NativeRepository:
 
     def staging(self, execution: str) -> Staging:
         return Staging(self.objects, self.trees, execution, self.seams.ids.execution)
+
+    def check_staged(self, commit: Commit) -> None:
+        own = f"trees/{commit.execution}/"
+        for node in self.trees.nodes(commit.tree, skip=lambda node: not node.address.startswith(own)):
+            for entry in self.trees.entries_of(node) if not node.height else ():
+                if commit.execution not in entry.address or "://" in entry.address:
+                    continue
+                info = self.objects.stat(entry.address)
+                if info is None or info.size != entry.size:
+                    raise ObjectMissing(
+                        f"{entry.path}: staged bytes at {entry.address} are missing or cut off", address=entry.address
+                    )
+
+    def refuse_condemned(self, commits: Iterable[str]) -> None:
+        refuse_condemned(self.objects, commits)
 
     def discard(self, execution: str, datasets: Iterable[str]) -> None:
         discard(self.objects, execution, datasets)

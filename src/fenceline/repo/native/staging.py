@@ -16,10 +16,30 @@ from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.tree import TreeReader, TreeWriter
 from fenceline.repo.pathset import ancestors
 
-FILE = failpoints.effect("stage.file", "a staged file's bytes")
-TREE = failpoints.effect("stage.tree", "a staged pack of tree ranges")
-COMMIT = failpoints.effect("stage.commit", "a staged commit record")
-DISCARD = failpoints.effect("stage.discard", "the removal of what an execution staged, under rule D1")
+FILE = failpoints.effect(
+    "stage.file",
+    "a staged file's bytes",
+    before="an open intent: the sweep aborts it",
+    after="the same; the sweep deletes the file",
+)
+TREE = failpoints.effect(
+    "stage.tree",
+    "a staged pack of tree ranges",
+    before="an open intent: the sweep aborts it (after a seal, in a rebase: the sweep decides the sealed commit)",
+    after="the same",
+)
+COMMIT = failpoints.effect(
+    "stage.commit",
+    "a staged commit record",
+    before="an open intent: the sweep aborts it (after a seal, in a rebase: the sweep decides the sealed commit)",
+    after="the same; gc removes the commit record",
+)
+DISCARD = failpoints.effect(
+    "stage.discard",
+    "the removal of what an execution staged, under rule D1",
+    before="the verdict or fence stands: the next sweep deletes it",
+    after="deleted: the next sweep records it",
+)
 
 
 def job_prefix(dataset_id: str, execution: str, job: int | str) -> str:
