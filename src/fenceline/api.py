@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from fenceline.errors import ConfigError, NotFound, StoreError, TransactionClosed, store_error
+from fenceline.errors import ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
 from fenceline.repo.merge import Strategy, Unit
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
 from fenceline.repo.native.fsck import Checker, Report, Step
@@ -388,6 +388,6 @@ def protected(intents: IntentStore) -> Protected:
             verdict = intents.verdict(intent)
             if verdict is not None and verdict.commit is not None:
                 commits.add(verdict.commit)
-        except StoreError:  # unreadable: its own prefixes stay, and its input is kept by the branch it names
+        except ObjectDamaged:  # all that can be kept of it are its own prefixes
             continue
     return Protected(frozenset(executions), frozenset(commits))

@@ -44,7 +44,7 @@ def test_what_is_no_repository_is_refused_and_left_alone(store: ObjectStore, sea
     store.put("files/x", b"someone else's")
     for mode in ("r", "rw"):
         with pytest.raises(NotARepository, match="create"):
-            Repository.on(store, mode, seams=seams)  # type: ignore[arg-type]
+            Repository.on(store, mode, seams=seams)
     assert [i.key for i in store.list("")] == ["files/x"]
 
 
@@ -71,7 +71,7 @@ def test_a_newer_format_is_refused_with_the_version_that_reads_it(store: ObjectS
     before = everything(store)
     for mode in ("r", "rw"):
         with pytest.raises(FormatTooNew, match=r"fenceline>=9\.1"):
-            Repository.on(store, mode, create=mode == "rw", seams=seams)  # type: ignore[arg-type]
+            Repository.on(store, mode, create=mode == "rw", seams=seams)
     assert everything(store) == before
 
 

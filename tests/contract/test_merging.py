@@ -15,10 +15,12 @@ from fenceline.errors import AlreadyExists, FencelineError, InvalidName, NotFoun
 from fenceline.repo.merge import Conflict, Strategy
 from fenceline.repo.model import Dataset
 from fenceline.repo.native.objects import ObjectStore
+from fenceline.txn.datasets import WriteMode
 
 Put = Callable[..., str]
 Parts = Callable[..., str]
 Change = Callable[[Transaction], object]
+Partitioned = Callable[[WriteMode, dict[str, bytes]], Change]
 
 
 def files(repo: Repository, ref: str = "main") -> dict[str, bytes]:
@@ -35,6 +37,27 @@ def both_sides(repo: Repository, ours: Change, theirs: Change) -> None:
     for branch, change in (("main", ours), ("dev", theirs)):
         with repo.transaction(branch) as tx:
             change(tx)
+
+
+def edits(*changes: tuple[str, bytes | None]) -> Change:
+    """Write these files, in this order; `None` deletes."""
+
+    def apply(tx: Transaction) -> None:
+        for path, data in changes:
+            if data is None:
+                tx.delete(path)
+            else:
+                tx.write(path, data)
+
+    return apply
+
+
+def all_of(*changes: Change) -> Change:
+    def apply(tx: Transaction) -> None:
+        for change in changes:
+            change(tx)
+
+    return apply
 
 
 def is_well_formed(repo: Repository, ref: str = "main") -> bool:
@@ -55,8 +78,8 @@ def test_a_merge_is_one_commit_with_two_parents(repo: Repository, put: Put) -> N
     put(repo, {"base": b"b", "gone": b"g", "both": b"x"})
     both_sides(
         repo,
-        lambda tx: (tx.write("ours", b"o"), tx.write("both", b"same")),
-        lambda tx: (tx.write("theirs", b"t"), tx.delete("gone"), tx.write("both", b"same")),
+        edits(("ours", b"o"), ("both", b"same")),
+        edits(("theirs", b"t"), ("gone", None), ("both", b"same")),
     )
     ours, theirs = repo.head("main").commit.id, repo.head("dev").commit.id
     result = repo.merge("dev", message="bring it in")
@@ -91,25 +114,25 @@ def prepare_all_conflicts(repo: Repository, put: Put) -> None:
     put(repo, {"changed": b"0", "deleted": b"0", "undeleted": b"0", "fine": b"0", "dir/x": b"0", "same": b"0"})
     both_sides(
         repo,
-        lambda tx: (
-            tx.write("changed", b"ours"),
-            tx.write("added", b"ours"),
-            tx.delete("deleted"),
-            tx.write("undeleted", b"ours"),
-            tx.write("file", b"ours"),
-            tx.delete("dir"),
-            tx.write("dir", b"ours"),
-            tx.delete("same"),
+        edits(
+            ("changed", b"ours"),
+            ("added", b"ours"),
+            ("deleted", None),
+            ("undeleted", b"ours"),
+            ("file", b"ours"),
+            ("dir", None),
+            ("dir", b"ours"),
+            ("same", None),
         ),
-        lambda tx: (
-            tx.write("changed", b"theirs"),
-            tx.write("added", b"theirs"),
-            tx.write("deleted", b"theirs"),
-            tx.delete("undeleted"),
-            tx.write("file/below", b"theirs"),
-            tx.write("dir/x", b"theirs"),
-            tx.write("fine", b"theirs"),
-            tx.delete("same"),
+        edits(
+            ("changed", b"theirs"),
+            ("added", b"theirs"),
+            ("deleted", b"theirs"),
+            ("undeleted", None),
+            ("file/below", b"theirs"),
+            ("dir/x", b"theirs"),
+            ("fine", b"theirs"),
+            ("same", None),
         ),
     )
 
@@ -168,7 +191,7 @@ def test_a_dataset_against_a_directory_of_files_stays_well_formed(
         tx.put_dataset(parts({"p0": b"0"}), "d")
     both_sides(
         repo,
-        lambda tx: (tx.delete("d"), tx.write("d/plain", b"ours")),
+        edits(("d", None), ("d/plain", b"ours")),
         lambda tx: tx.put_dataset(parts({"p1": b"1"}), "d", mode="append"),
     )
     with pytest.raises(MergeConflict):
@@ -228,17 +251,15 @@ def content(repo: Repository, path: str = "d", ref: str = "main") -> dict[str, b
 
 
 @pytest.fixture
-def partitioned(repo: Repository, parts: Parts) -> Callable[[str, dict[str, bytes]], Change]:
+def partitioned(repo: Repository, parts: Parts) -> Partitioned:
     """A dataset `d` of two partitions; gives changes of it by mode."""
     local = parts({"k=1/p": b"11", "k=2/p": b"22"})
     with repo.transaction() as tx:
         tx.put_dataset(local, "d", partition_by=["k"], rows=4, schema="s")
 
-    def change(mode: str, files: dict[str, bytes]) -> Change:
-        directory = parts(files)
-        return lambda tx: tx.put_dataset(
-            directory, "d", mode=mode, partition_by=["k"], rows=sum(map(len, files.values()))
-        )  # type: ignore[arg-type]
+    def change(mode: WriteMode, files: dict[str, bytes]) -> Change:
+        directory, rows = parts(files), sum(map(len, files.values()))
+        return lambda tx: tx.put_dataset(directory, "d", mode=mode, partition_by=["k"], rows=rows)
 
     return change
 
@@ -256,7 +277,6 @@ def together(repo: Repository, how: str, ours: Change, theirs: Change) -> None:
 
 
 Both = pytest.mark.parametrize("how", ["merge", "rebase"])
-Partitioned = Callable[[str, dict[str, bytes]], Change]
 
 
 @Both
@@ -301,15 +321,15 @@ def test_other_changes_of_one_dataset_conflict(
     repo: Repository,
     partitioned: Partitioned,
     how: str,
-    ours: tuple[str, dict[str, bytes]],
-    theirs: tuple[str, dict[str, bytes]],
+    ours: tuple[WriteMode, dict[str, bytes]],
+    theirs: tuple[WriteMode, dict[str, bytes]],
 ) -> None:
     """Page 6: overwrite against any other change conflicts; so do two changes of one partition."""
-    together_raises = pytest.raises(MergeConflict if how == "merge" else PublishConflict)
-    with together_raises as raised:
+    with pytest.raises((MergeConflict, PublishConflict)) as raised:
         together(repo, how, partitioned(*ours), partitioned(*theirs))
-    found = conflicts(raised.value) if isinstance(raised.value, MergeConflict) else dict.fromkeys(raised.value.paths)
-    assert list(found) == ["d"]
+    error = raised.value
+    assert isinstance(error, MergeConflict if how == "merge" else PublishConflict)
+    assert (list(conflicts(error)) if isinstance(error, MergeConflict) else list(error.paths)) == ["d"]
     assert not any(name.endswith("/t") for name in content(repo))
 
 
@@ -443,7 +463,8 @@ def test_put_dataset_refuses_before_anything_is_staged(
 
 
 def test_put_dataset_refuses_a_different_shape(repo: Repository, partitioned: Partitioned, parts: Parts) -> None:
-    for options in ({"format": "csv", "partition_by": ["k"]}, {"partition_by": []}):
+    shapes: list[dict[str, object]] = [{"format": "csv", "partition_by": ["k"]}, {"partition_by": []}]
+    for options in shapes:
         with pytest.raises(ContractError), repo.transaction() as tx:
             tx.put_dataset(parts({"k=1/p": b""}), "d", mode="append", **options)  # type: ignore[arg-type]
     with pytest.raises(ContractError, match="directory"), repo.transaction() as tx:
@@ -479,11 +500,14 @@ def test_datasets_files_and_directories_exclude_each_other(repo: Repository, put
 
 
 def test_a_dataset_of_the_same_transaction_excludes_files_too(repo: Repository, parts: Parts) -> None:
-    structure_refused(repo, lambda tx: (tx.put_dataset(parts({"p": b""}), "d"), tx.write("d/x", b"")))
-    structure_refused(repo, lambda tx: (tx.put_dataset(parts({"p": b""}), "d"), tx.write("d", b"")))
-    structure_refused(repo, lambda tx: (tx.put_dataset(parts({"p": b""}), "a/d"), tx.write("a/d", b"")))
-    structure_refused(repo, lambda tx: (tx.write("d/x", b""), tx.put_dataset(parts({"p": b""}), "d")))
-    structure_refused(repo, lambda tx: (tx.write("d", b""), tx.put_dataset(parts({"p": b""}), "d")))
+    def dataset_at(path: str) -> Change:
+        return lambda tx: tx.put_dataset(parts({"p": b""}), path)
+
+    structure_refused(repo, all_of(dataset_at("d"), edits(("d/x", b""))))
+    structure_refused(repo, all_of(dataset_at("d"), edits(("d", b""))))
+    structure_refused(repo, all_of(dataset_at("a/d"), edits(("a/d", b""))))
+    structure_refused(repo, all_of(edits(("d/x", b"")), dataset_at("d")))
+    structure_refused(repo, all_of(edits(("d", b"")), dataset_at("d")))
 
 
 def test_deleting_a_dataset_frees_its_place(repo: Repository, parts: Parts) -> None:

@@ -604,15 +604,28 @@ def refused(repo: Repository, body: Callable[[Transaction], object]) -> None:
     assert repo.head() == before
 
 
+def in_turn(*paths: str) -> Callable[[Transaction], object]:
+    """Write these paths; delete those that start with '-'."""
+
+    def apply(tx: Transaction) -> None:
+        for path in paths:
+            if path.startswith("-"):
+                tx.delete(path[1:])
+            else:
+                tx.write(path, b"")
+
+    return apply
+
+
 def test_a_path_is_a_file_or_a_directory_never_both(repo: Repository, put: Put) -> None:
     put(repo, {"f": b"1", "d/x": b"1", "d/e/y": b"1"})
     refused(repo, lambda tx: tx.write("f/below", b""))
     refused(repo, lambda tx: tx.write("f/below/deep", b""))
     refused(repo, lambda tx: tx.write("d", b""))
     refused(repo, lambda tx: tx.write("d/e", b""))
-    refused(repo, lambda tx: (tx.write("n/x", b""), tx.write("n", b"")))
-    refused(repo, lambda tx: (tx.write("n", b""), tx.write("n/x", b"")))
-    refused(repo, lambda tx: (tx.delete("f"), tx.write("f/x", b""), tx.write("f", b"")))
+    refused(repo, in_turn("n/x", "n"))
+    refused(repo, in_turn("n", "n/x"))
+    refused(repo, in_turn("-f", "f/x", "f"))
     with repo.transaction() as tx:
         tx.delete("f")
         tx.write("f/below", b"1")

@@ -67,7 +67,7 @@ def test_ids_follow_the_clock() -> None:
     made = []
     for _ in range(20):
         made.append(ids.execution())
-        clock.advance(0.001)
+        clock.advance(0.002)
     assert made == sorted(made)
 
 
@@ -181,7 +181,7 @@ def test_map_takes_a_stream_without_gathering_it() -> None:
 def test_a_background_thread_ends_with_its_signal() -> None:
     threads = OsThreads()
     stop = threads.signal()
-    running = threads.start("waits", lambda: stop.wait() and None)
+    running = threads.start("waits", lambda: None if stop.wait() else None)
     assert isinstance(running, threading.Thread)
     assert running.daemon
     stop.set()

@@ -140,7 +140,7 @@ class Commit:
     tree: Node | None
     """None for the empty tree."""
     depth: int
-    """Length of the first-parent line below it: bounds every walk back."""
+    """One more than the greatest of its parents': a walk back knows when it has gone past a commit."""
     execution: str
     actor: str
     time: float

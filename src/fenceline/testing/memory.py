@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,9 +34,12 @@ class Fault:
 class MemoryObjects:
     """The object port on a dictionary."""
 
-    def __init__(self, faults: Iterable[Fault] = (), url: str = "memory://") -> None:
+    def __init__(
+        self, faults: Iterable[Fault] = (), url: str = "memory://", now: Callable[[], float] = time.time
+    ) -> None:
         self._faults = [(fault, [0]) for fault in faults]
         self._url = url
+        self._now = now
         self._lock = threading.RLock()
         self._data: dict[str, tuple[bytes, float]] = {}
         self._durable: dict[str, tuple[bytes, float]] = {}
@@ -60,7 +63,7 @@ class MemoryObjects:
     def power_failure(self) -> MemoryObjects:
         """The store after the power came back: what was put but never persisted is gone."""
         with self._lock:
-            survivor = MemoryObjects(url=self._url)
+            survivor = MemoryObjects(url=self._url, now=self._now)
             survivor._data = dict(self._durable)
             survivor._durable = dict(self._durable)
             return survivor
@@ -68,7 +71,7 @@ class MemoryObjects:
     def damage(self, key: str, data: bytes) -> None:
         """Change stored bytes behind everyone's back."""
         with self._lock:
-            self._data[key] = self._durable[key] = (data, time.time())
+            self._data[key] = self._durable[key] = (data, self._now())
 
     def create(self, key: str, data: bytes) -> None:
         action = self._call("create", key)
@@ -77,7 +80,7 @@ class MemoryObjects:
                 raise StoreError(f"injected: the create of {key} was cut off")
             if key in self._data:
                 raise ObjectExists(f"{key} exists already", key=key)
-            self._data[key] = self._durable[key] = (data, time.time())
+            self._data[key] = self._durable[key] = (data, self._now())
         self._answer(action, key)
 
     def put(self, key: str, data: bytes | Iterable[bytes]) -> None:
@@ -85,9 +88,9 @@ class MemoryObjects:
         whole = data if isinstance(data, bytes) else b"".join(data)
         with self._lock:
             if action == "tear":
-                self._data[key] = (whole[: len(whole) // 2], time.time())
+                self._data[key] = (whole[: len(whole) // 2], self._now())
                 raise StoreError(f"injected: the put of {key} was cut off")
-            self._data[key] = (whole, time.time())
+            self._data[key] = (whole, self._now())
         self._answer(action, key)
 
     def persist(self, keys: Iterable[str]) -> None:

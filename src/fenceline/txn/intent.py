@@ -73,6 +73,7 @@ QUARANTINE = failpoints.effect(
 )
 
 DEFAULT_LEASE = 30.0
+_SETTLE_TRIES = 5
 
 EndKind = Literal["published", "rolled_forward", "rolled_back", "aborted"]
 R = TypeVar("R")
@@ -162,21 +163,29 @@ class IntentStore:
                 self._objects.create(_verdict_key(intent), _encode(verdict))
             return verdict
         except ObjectExists:
-            return self._standing(intent)
+            return _decode(Verdict, _verdict_key(intent), self._standing(_verdict_key(intent)))
 
     def abort(self, intent: Intent, by: str, why: str) -> Verdict:
         """Win `aborted`, or learn which verdict stands."""
-        verdict = Verdict("aborted", by, why=why)
-        try:
-            with ABORT:
-                self._objects.create(_verdict_key(intent), _encode(verdict))
-            return verdict
-        except (ObjectExists, OutcomeUnknown):
-            return self._standing(intent)
-
-    def _standing(self, intent: Intent) -> Verdict:
         key = _verdict_key(intent)
-        found = _decode(Verdict, key, self._objects.get(key))
+        return _decode(Verdict, key, self._create_once(ABORT, key, _encode(Verdict("aborted", by, why=why))))
+
+    def _create_once(self, effect: failpoints.Effect, key: str, data: bytes) -> bytes:
+        """Create a record, or learn which one stands: a lost answer is settled by reading back (INV-3)."""
+        for _ in range(_SETTLE_TRIES):
+            try:
+                with effect:
+                    self._objects.create(key, data)
+                return data
+            except (ObjectExists, OutcomeUnknown):
+                try:
+                    return self._standing(key)
+                except ObjectMissing:
+                    continue  # it did not land: the same write again
+        raise OutcomeUnknown(f"it is not known whether {key} was written", key=key)
+
+    def _standing(self, key: str) -> bytes:
+        found = self._objects.get(key)
         self._objects.persist([key])
         return found
 
@@ -193,12 +202,7 @@ class IntentStore:
     def finish(self, record: Record) -> Record:
         """Phase D: the terminal record, then the intent and its beats go. Returns the record that stands."""
         key = f"recoveries/{record.execution}"
-        try:
-            with RECORD:
-                self._objects.create(key, _encode(record))
-        except (ObjectExists, OutcomeUnknown):
-            record = _decode(Record, key, self._objects.get(key))
-            self._objects.persist([key])
+        record = _decode(Record, key, self._create_once(RECORD, key, _encode(record)))
         self.remove(record.execution)
         return record
 

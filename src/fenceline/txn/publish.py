@@ -96,7 +96,10 @@ def confirm(repo: Repository, intents: IntentStore, candidate: Candidate) -> Con
 
 def settle(repo: Repository, intent: Intent) -> RefEntry | None:
     """The entry that decided an execution: the move that published it, or the fence; None while it is open."""
-    last = repo.branch_log.last(intent.branch)
+    return _decided_upto(repo, intent, repo.branch_log.last(intent.branch))
+
+
+def _decided_upto(repo: Repository, intent: Intent, last: RefEntry | None) -> RefEntry | None:
     entries = repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)
     return next((e for e in entries if e.execution == intent.execution and e.op in MOVES | {Op.FENCE}), None)
 
@@ -104,11 +107,11 @@ def settle(repo: Repository, intent: Intent) -> RefEntry | None:
 def fence(repo: Repository, intent: Intent, by: str, actor: str, why: str) -> RefEntry:
     """Append the entry after which the execution can never be published, unless it is decided already (D2)."""
     while True:
-        decided = settle(repo, intent)
+        last = repo.branch_log.last(intent.branch)  # read once: the fence must follow the very entry we looked up to
+        decided = _decided_upto(repo, intent, last)
         if decided is not None:
             repo.branch_log.make_durable(intent.branch, decided.seq)
             return decided
-        last = repo.branch_log.last(intent.branch)
         if last is None:
             raise ObjectDamaged(f"branch {intent.branch} has no entries, yet an intent names it", address=intent.branch)
         entry = RefEntry(
@@ -241,7 +244,9 @@ def _on_parent(repo: Repository, candidate: Candidate, parent: Commit) -> Commit
         raise FencelineError(f"rebase of {staged.id} conflicts although the decision allowed it: {conflicts}")
     values = {name: getattr(staged, name) for name in Commit.__slots__ if name not in ("id", "execution")}
     values.update(
-        parents=(parent.id, *staged.parents[1:]), depth=parent.depth + 1, tree=staging.edit(parent.tree, edits)
+        parents=(parent.id, *staged.parents[1:]),
+        depth=1 + max(parent.depth, *(repo.commit(other).depth for other in staged.parents)),
+        tree=staging.edit(parent.tree, edits),
     )
     rebased = staging.commit(**values)
     staging.persist()

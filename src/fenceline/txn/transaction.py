@@ -317,7 +317,7 @@ class Transaction:
         commit = staging.commit(
             parents=(self._input.id, *((self._merging.id,) if self._merging else ())),
             tree=tree,
-            depth=self._input.depth + 1,
+            depth=1 + max(self._input.depth, self._merging.depth if self._merging else 0),
             actor=self._intent.actor,
             time=self._repo.seams.clock.now(),
             message=self._message,

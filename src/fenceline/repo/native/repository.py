@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 import logging
 import os
@@ -250,14 +251,27 @@ class NativeRepository:
                     waiting[parent] = self.commit(parent)
 
     def merge_base(self, one: Commit, other: Commit) -> Commit | None:
-        """A best common ancestor: one that no other common ancestor has in its own history."""
-        ancestors = {commit.id for commit in self.history([one])}
-        common = [commit for commit in self.history([other]) if commit.id in ancestors]
-        covered: set[str] = set()
-        for commit in common:
-            if commit.id not in covered:
-                covered.update(c.id for c in self.history([commit]) if c.id != commit.id)
-        best = [commit for commit in common if commit.id not in covered]
+        """A common ancestor that is in no other one's history; the cost follows the divergence."""
+        ours, theirs, covered = 1, 2, 4
+        marks: dict[str, int] = {}
+        waiting: list[tuple[int, str]] = []  # deepest first, so that all children of a commit come before it
+
+        def mark(commit: Commit, new: int) -> None:
+            if commit.id not in marks:
+                heapq.heappush(waiting, (-commit.depth, commit.id))
+            marks[commit.id] = marks.get(commit.id, 0) | new
+
+        mark(one, ours)
+        mark(other, theirs)
+        best: list[Commit] = []
+        while any(not marks[commit_id] & covered for _, commit_id in waiting):
+            commit = self.commit(heapq.heappop(waiting)[1])
+            found = marks[commit.id]
+            if found == ours | theirs:
+                best.append(commit)
+                found |= covered
+            for parent in commit.parents:
+                mark(self.commit(parent), found)
         return max(best, key=lambda c: (c.time, c.id)) if best else None
 
     # --- content ------------------------------------------------------------------------------------------------
