@@ -696,7 +696,7 @@ def test_a_commit_left_by_a_rebase_cannot_be_built_on(repo: Repository, store: O
 CHILD = """
 import sys
 from fenceline import open_repository
-with open_repository(sys.argv[1]).transaction(lease=0.0) as tx:
+with open_repository(sys.argv[1]).transaction() as tx:
     tx.write("b", b"2")
 """
 

@@ -128,8 +128,8 @@ class Terminal:
     def __init__(self, directory: Path) -> None:
         self._state = directory / "state"
         self._state.mkdir()
-        self.work = directory / "work"
-        self.work.mkdir()
+        self.directory = directory / "work"
+        self.directory.mkdir()
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("FENCELINE_", "FORCE_", "COV_"))}
         self._environment = {
             **kept,
@@ -137,20 +137,19 @@ class Terminal:
             "TERM": "dumb",
             "LC_ALL": "C.UTF-8",
         }
-        (self._state / "after").write_text(f"cd {shlex.quote(str(self.work))}\n")
 
     def run(self, found: Sequence[Command], where: str) -> None:
-        after = shlex.quote(str(self._state / "after"))
-        script = [f". {after}"]
+        exported, place = (shlex.quote(str(self._state / name)) for name in ("exported", "place"))
+        script = [f"if [ -e {exported} ]; then . {exported}; fi"]
         for command in found:
             if command.code:
                 script.append(f"{command.text}\ncode=$?; echo; echo '{MARK}' $code")
             else:
                 script.append(f"set -e\n{command.text}\nset +e; echo; echo '{MARK}' 0")
-        script.append(f"{{ export -p; printf 'cd %q\\n' \"$PWD\"; }} > {after}")
+        script.append(f"export -p > {exported}; pwd > {place}")
         done = subprocess.run(
             ["bash", "-c", "\n".join(script)],
-            cwd=self.work,
+            cwd=self.directory,
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -160,6 +159,7 @@ class Terminal:
         )
         self._compare(found, done.stdout, where)
         assert done.returncode == 0, f"{where}: bash ended with {done.returncode}\n{done.stdout}"
+        self.directory = Path((self._state / "place").read_text().removesuffix("\n"))
 
     def _compare(self, found: Sequence[Command], output: str, where: str) -> None:
         rest = output
@@ -183,7 +183,6 @@ def run_python(block: Block, names: dict[str, Any], expected: Block | None, wher
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(tmp_path)
-    monkeypatch.chdir(terminal.work)
     names: dict[str, Any] = {"__name__": "docs"}
     found = list(blocks(page.read_text()))
     for number, block in enumerate(found):
@@ -191,6 +190,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         after = found[number + 1] if number + 1 < len(found) else None
         if block.language == "python":
             printed = after if after and after.follows and after.language == "text" else None
+            monkeypatch.chdir(terminal.directory)
             run_python(block, names, printed, where)
         elif block.language in ("bash", "console") and not is_make(block):
             terminal.run(statements(block) if block.language == "bash" else commands(block), where)

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -194,12 +194,16 @@ def test_unexpected_error_shows_its_traceback(shell: Shell) -> None:
 # --- interrupted and piped --------------------------------------------------------------------------------------
 
 
-def wait_for_intent(shell: Shell) -> None:
-    """Until a writer has begun to stage: `put -` opens its intent when it asks for the first byte."""
+def wait_until(reached: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + 30
-    while not list(shell.repo.intents()):
-        assert time.monotonic() < deadline, "the writer never began"
+    while not reached():
+        assert time.monotonic() < deadline, f"the writer never {what}"
         time.sleep(0.01)
+
+
+def wait_for_intent(shell: Shell) -> None:
+    """Until a writer has begun: from here on it is built on the head it saw."""
+    wait_until(lambda: any(shell.repo.intents()), "began")
 
 
 def test_interrupt_ends_cleanly_and_publishes_nothing(shell: Shell) -> None:
@@ -211,7 +215,7 @@ def test_interrupt_ends_cleanly_and_publishes_nothing(shell: Shell) -> None:
         env=shell.environment(),
     ) as writer:
         wait_for_intent(shell)
-        time.sleep(0.1)
+        wait_until(lambda: any(not p.stat().st_size for p in Path(shell.url, "tmp").iterdir()), "asked for bytes")
         writer.send_signal(signal.SIGINT)
         writer.wait(timeout=60)
         assert writer.stdout is not None

@@ -181,7 +181,11 @@ def test_map_takes_a_stream_without_gathering_it() -> None:
 def test_a_background_thread_ends_with_its_signal() -> None:
     threads = OsThreads()
     stop = threads.signal()
-    running = threads.start("waits", lambda: None if stop.wait() else None)
+
+    def wait() -> None:
+        stop.wait()
+
+    running = threads.start("waits", wait)
     assert isinstance(running, threading.Thread)
     assert running.daemon
     stop.set()

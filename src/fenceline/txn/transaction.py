@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal, Self
 
 from fenceline.errors import (
     ContractError,
-    ExecutionFenced,
     FencelineError,
     NotFound,
     Outcome,
     OutcomeUnknown,
-    PublishConflict,
-    PublishFenceError,
     StoreError,
     TransactionClosed,
 )
@@ -27,6 +24,7 @@ from fenceline.repo.model import Commit, Entry, Op, RefEntry
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.native.staging import Staging
 from fenceline.txn import datasets, upload
+from fenceline.txn.explain import aborted_by_sweep, refusal, unknown
 from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict, key_txn
 from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, fence, foresee, look_back
 from fenceline.txn.records import aborted_record, end_record
@@ -36,6 +34,7 @@ from fenceline.txn.working import WorkingTree
 log = logging.getLogger(__name__)
 
 OnConflict = Literal["fail", "rebase"]
+ADOPTED = "its key was applied by another execution"
 MOST_READS = 10_000  # read paths kept with the verdict; beyond that directories stand in for their files
 
 
@@ -270,18 +269,15 @@ class Transaction:
             return self._nothing_changed()
         try:
             verdict = self._complete_staging(self._staging)
-            if verdict is None:
-                self._abort("nothing changed")
-                return self._nothing_changed()
-            foreseen = foresee(self._repo, self._intents, self._candidate(verdict))
+            foreseen = foresee(self._repo, self._intents, self._candidate(verdict)) if verdict else None
             if isinstance(foreseen, Refused):
                 raise self._refusal(foreseen, verdict)
-            if foreseen is not None:
-                self._abort("its key was applied by another execution")
-                return self._reported(foreseen)
         except BaseException as error:
             self._cancel(error)
             raise
+        if verdict is None or foreseen is not None:
+            self._abort("nothing changed" if foreseen is None else ADOPTED)
+            return self._nothing_changed() if foreseen is None else self._reported(foreseen)
         self._seal(verdict)
         return self._confirm(verdict)
 
@@ -291,22 +287,24 @@ class Transaction:
             standing = self._intents.seal(self._intent, verdict)
         except OutcomeUnknown as error:
             standing = self._verdict_after(error)
+            if standing.verdict == "aborted" and standing.by == self.execution:
+                self._tidy(standing.why)
+                raise StoreError(
+                    f"nothing was published: sealing failed: {error.message}", hint="run it again"
+                ) from error
         except StoreError as error:
             self._cancel(error)
             raise
         if standing.verdict == "aborted":
             self._tidy(standing.why)
-            raise ExecutionFenced(
-                f"a sweep took transaction {self.execution} for dead and aborted it before it was sealed",
-                hint="run it again; raise lease= if its process was paused for long",
-            )
+            raise aborted_by_sweep(self._intent)
 
     def _verdict_after(self, error: OutcomeUnknown) -> Verdict:
         """The answer about the seal was lost: asking for `aborted` tells which of the two stands (INV-3)."""
         try:
-            return self._intents.abort(self._intent, self.execution, str(error))
+            return self._intents.abort(self._intent, self.execution, error.message)
         except StoreError as failure:
-            raise self._unknown(failure) from error
+            raise unknown(self._intent, failure) from error
 
     def _complete_staging(self, staging: Staging) -> Verdict | None:
         """Phase B up to the seal: tree, commit, everything durable (INV-2). None where the result equals the input."""
@@ -340,7 +338,7 @@ class Transaction:
         try:
             outcome = confirm(self._repo, self._intents, self._candidate(verdict))
         except OutcomeUnknown as error:
-            raise self._unknown(error) from error
+            raise unknown(self._intent, error) from error
         except FencelineError as error:
             decided = self._fence_or_unknown(verdict, str(error), error)
             if decided.op is Op.FENCE:
@@ -349,7 +347,7 @@ class Transaction:
         if isinstance(outcome, Confirmed) and not outcome.adopted:
             self._finish(outcome.entry, verdict)
             return self._reported(outcome)
-        why = outcome.decision.why if isinstance(outcome, Refused) else "its key was applied by another execution"
+        why = outcome.decision.why if isinstance(outcome, Refused) else ADOPTED
         decided = self._fence_or_unknown(verdict, why)
         if decided.op is not Op.FENCE:  # a sweep rolled it forward: it is applied, and that is what we report
             return self._reported(Confirmed(decided, decided.output or "", adopted=False))
@@ -362,82 +360,51 @@ class Transaction:
         try:
             decided = fence(self._repo, self._intent, self.execution, self._intent.actor, why)
         except StoreError as error:
-            raise self._unknown(error) from (cause or error)
+            raise unknown(self._intent, error) from (cause or error)
         self._finish(decided, verdict)
         return decided
 
-    def _unknown(self, error: StoreError) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"transaction {self.execution} on {self._intent.branch} is sealed, "
-            f"and whether it was published is not known: {error.message}",
-            hint="nothing is lost: the next `fenceline recover` decides it; `fenceline recoveries` then shows how",
-            execution=self.execution,
-        )
-
     def _refusal(self, refused: Refused, verdict: Verdict | None = None) -> FencelineError:
-        decision, head = refused.decision, refused.head
-        spent = (
-            decision.entry is not None and decision.entry.op is Op.FENCE and decision.entry.execution == self.execution
-        )
-        if spent:
-            return ExecutionFenced(
-                f"a sweep took transaction {self.execution} for dead and fenced it",
-                hint="run it again",
-                entry=decision.entry,
-            )
-        if decision.in_the_way and head is not None:
-            overlap = Overlap(self._repo, self._candidate(verdict)) if verdict else None
-            commits = [self._repo.commit(c) for c in decision.in_the_way]
-            paths = sorted({p for c in commits for p in overlap.paths(c)}) if overlap else []
-            named = f": both touched {', '.join(paths[:5])}{' …' if len(paths) > 5 else ''}" if paths else ""
-            how = "rebase" if self._intent.rebase or paths else "fail"
-            return PublishConflict(
-                f"{self._intent.branch} moved from {self._input.id[:12]} to {head.commit.id[:12]} "
-                f"({', '.join(f'{c.id[:12]} by {c.actor}' for c in commits[:3])}) since this transaction began{named}",
-                hint="begin it again on the new head"
-                if how == "rebase"
-                else "begin it again on the new head, or use on_conflict='rebase' where the changes do not overlap",
-                branch=self._intent.branch,
-                expected=self._input.id,
-                actual=head.commit.id,
-                paths=paths,
-            )
-        where = f" by entry {decision.entry.seq} ({decision.entry.op})" if decision.entry else ""
-        return PublishFenceError(
-            f"{self._intent.branch}: {decision.why}{where}",
-            hint=f"fenceline log {self._intent.branch} --entries shows it; begin again on the new head, with a new key",
-            branch=self._intent.branch,
-        )
+        overlap = Overlap(self._repo, self._candidate(verdict)) if verdict else None
+        return refusal(self._repo, self._intent, refused, overlap)
 
     # --- ends ---------------------------------------------------------------------------------------------------
 
     def _cancel(self, error: BaseException) -> None:
         """Before the seal: win `aborted`, delete, record. What that cannot do now, a sweep does later."""
-        if self._staging is None:
-            return
-        try:
-            self._abort(f"{type(error).__name__}: {error}"[:500])
-        except StoreError as failure:
-            log.warning("transaction %s was cancelled; its intent is left for recovery: %s", self.execution, failure)
+        if self._staging is not None and not self._abort(f"{type(error).__name__}: {error}"[:500]):
             error.add_note(
-                f"nothing was published; intent {self.execution} is left and the next `fenceline recover` removes it"
+                f"nothing was published; intent {self.execution} is left, and the next `fenceline recover` removes it"
             )
 
-    def _abort(self, why: str) -> None:
-        """Called only before the seal is attempted, so the verdict that stands is `aborted`: ours, or a sweep's."""
-        self._intents.abort(self._intent, self.execution, why)
-        self._tidy(why)
+    def _abort(self, why: str) -> bool:
+        """Called only before the seal is tried, so the verdict that stands is `aborted`: ours, or a sweep's."""
+        try:
+            self._intents.abort(self._intent, self.execution, why)
+        except StoreError as error:
+            self._left_behind(error)
+            return False
+        return self._tidy(why)
 
-    def _tidy(self, why: str) -> None:
-        self._repo.discard(self.execution, self._datasets)
-        self._intents.finish(aborted_record(self._repo, self._intent, self.execution, why))
+    def _tidy(self, why: str) -> bool:
+        """Delete what was staged, and record it. Never replaces the result: what fails here is left to a sweep."""
+        try:
+            self._repo.discard(self.execution, self._datasets)
+            self._intents.finish(aborted_record(self._repo, self._intent, self.execution, why))
+        except StoreError as error:
+            self._left_behind(error)
+            return False
+        return True
+
+    def _left_behind(self, error: StoreError) -> None:
+        log.warning("transaction %s has ended; its intent is left for recovery: %s", self.execution, error)
 
     def _finish(self, decided: RefEntry, verdict: Verdict) -> None:
         """Phase D. The outcome stands already; what cannot be tidied now is left to a sweep."""
         try:
             self._intents.finish(end_record(self._repo, self._intent, decided, self.execution, verdict))
         except StoreError as error:
-            log.warning("transaction %s is decided; its intent is left for recovery: %s", self.execution, error)
+            self._left_behind(error)
 
     def _nothing_changed(self) -> TransactionResult:
         return TransactionResult(Outcome.APPLIED, "noop", self._input.id, self._intent.base, None)
@@ -451,6 +418,7 @@ class Transaction:
     def _stage(self) -> Staging:
         """The staging area; its intent is durable before the first byte (phase A)."""
         if self._staging is None:
+            self._intent = replace(self._intent, created=self._repo.seams.clock.now())  # its lease starts here
             self._intents.open(self._intent)
             self._staging = self._repo.staging(self.execution)
             self._repo.seams.threads.start(f"beat-{self.execution}", self._beat)
