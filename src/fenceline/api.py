@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from fenceline.errors import ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
+from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
 from fenceline.repo.merge import Strategy, Unit
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
+from fenceline.repo.names import is_commit_id
 from fenceline.repo.native.fsck import Checker, Report, Step
 from fenceline.repo.native.gc import GRACE_DEFAULT, Collector, Plan, Protected, Retention
 from fenceline.repo.native.local import LocalObjects
@@ -54,10 +55,18 @@ class IntentStatus:
 
 
 def open_repository(
-    url: str | os.PathLike[str], mode: Mode = "rw", *, create: bool = False, seams: Seams | None = None
+    url: str | os.PathLike[str],
+    mode: Mode = "rw",
+    *,
+    create: bool = False,
+    sweep: bool = True,
+    seams: Seams | None = None,
 ) -> Repository:
-    """Open a repository: a path, or a `file://` URL. `rw` first finishes what dead writers left; `r` never writes."""
-    return Repository.on(store_at(os.fspath(url)), mode, create=create, seams=seams)
+    """Open a repository: a path, or a `file://` URL.
+
+    `rw` first finishes what dead writers left, unless `sweep` is False; `r` never writes.
+    """
+    return Repository.on(store_at(os.fspath(url)), mode, create=create, sweep=sweep, seams=seams)
 
 
 def store_at(url: str) -> ObjectStore:
@@ -81,10 +90,18 @@ class Repository:
         self._intents = IntentStore(native.objects, native.seams)
         self._refs = RefAdmin(native, self._intents)
         self._sweeper: Sweeper | None = None
+        self.swept: Sequence[Swept] = ()
+        """What opening found and finished."""
 
     @classmethod
     def on(
-        cls, objects: ObjectStore, mode: Mode = "rw", *, create: bool = False, seams: Seams | None = None
+        cls,
+        objects: ObjectStore,
+        mode: Mode = "rw",
+        *,
+        create: bool = False,
+        sweep: bool = True,
+        seams: Seams | None = None,
     ) -> Repository:
         """Open a repository on any object store; tests use it with `fenceline.testing.MemoryObjects`."""
         if mode not in ("r", "rw"):
@@ -95,8 +112,8 @@ class Repository:
         else:
             native = NativeRepository.open(objects, seams)
         repository = cls(native, mode)
-        if mode == "rw":
-            repository.recover()
+        if mode == "rw" and sweep:
+            repository.swept = repository.recover()
         return repository
 
     @property
@@ -170,6 +187,8 @@ class Repository:
 
     def _fetch(self, entry: Entry, target: str) -> None:
         part = f"{target}.fenceline-part"
+        if os.path.isdir(target):
+            raise AlreadyExists(f"{target} is a directory", hint="name the file to write")
         try:
             os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
             with open(part, "wb") as file:
@@ -180,6 +199,9 @@ class Repository:
             os.replace(part, target)
         except OSError as error:
             raise store_error(error, f"writing {target}") from error
+        finally:
+            if os.path.exists(part):
+                os.unlink(part)
 
     def diff(self, left: str, right: str) -> Iterator[Unit]:
         """What differs between two refs, each dataset as one; equal parts of the trees are never read."""
@@ -191,7 +213,8 @@ class Repository:
         `actor` keeps those made by it, or made visible by it: what recovery rolled forward is found by its name.
         """
         head = self._native.resolve(ref)
-        branch = self._native.find_head(ref) if "~" not in ref and "@" not in ref else None
+        plain = not is_commit_id(ref) and "~" not in ref and "@" not in ref
+        branch = self._native.find_head(ref) if plain else None
         entries = _EntryFinder(self, branch)
         for commit in self._native.history([head]) if full else self._native.line(head):
             entry = entries(commit.id)

@@ -20,6 +20,13 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
+def _plain(value: object) -> object:
+    """A value as JSON can hold it."""
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
 class FencelineError(Exception):
     """Root of every error this package raises on purpose."""
 
@@ -44,9 +51,7 @@ class FencelineError(Exception):
             "hint": self.hint,
             "retryable": self.retryable,
             "outcome": str(self.outcome),
-            "context": {
-                k: v if isinstance(v, str | int | float | bool | None) else str(v) for k, v in self.context.items()
-            },
+            "context": {name: _plain(value) for name, value in self.context.items()},
         }
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,29 +72,18 @@ def test_exactly_one_of_sixteen_threads_creates_a_key(store: ObjectStore) -> Non
     """The compare-and-set that every branch move rests on (section 4)."""
     for round_ in range(5):
         barrier = threading.Barrier(16)
-        won: list[int] = []
-        lost: list[int] = []
 
-        def race(
-            number: int,
-            key: str = f"k/{round_}",
-            barrier: threading.Barrier = barrier,
-            won: list[int] = won,
-            lost: list[int] = lost,
-        ) -> None:
+        def race(n: int, key: str = f"k/{round_}", barrier: threading.Barrier = barrier) -> bool:
             barrier.wait()
             try:
-                store.create(key, str(number).encode())
-                won.append(number)
+                store.create(key, str(n).encode())
+                return True
             except ObjectExists:
-                lost.append(number)
+                return False
 
-        threads = [threading.Thread(target=race, args=(n,)) for n in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert (len(won), len(lost)) == (1, 15)
+        with ThreadPoolExecutor(16) as pool:
+            won = [n for n, first in enumerate(pool.map(race, range(16))) if first]
+        assert len(won) == 1
         assert store.get(f"k/{round_}") == str(won[0]).encode()
     assert len(keys(store)) == 5
 

@@ -215,7 +215,7 @@ def test_interrupt_ends_cleanly_and_publishes_nothing(shell: Shell) -> None:
         env=shell.environment(),
     ) as writer:
         wait_for_intent(shell)
-        wait_until(lambda: any(not p.stat().st_size for p in Path(shell.url, "tmp").iterdir()), "asked for bytes")
+        wait_until(lambda: any(Path(shell.url, "files").rglob("a")), "asked for bytes")
         writer.send_signal(signal.SIGINT)
         writer.wait(timeout=60)
         assert writer.stdout is not None

@@ -36,9 +36,7 @@ def part_files(*names: str) -> str:
 
 def open_unswept(root: str) -> fl.Repository:
     """A writer that does not recover first, so that a test decides who sweeps and when."""
-    repo = fl.open_repository(root, mode="r")
-    repo._mode = "rw"
-    return repo
+    return fl.open_repository(root, sweep=False)
 
 
 def init(root: str) -> dict[str, Any]:

@@ -94,8 +94,7 @@ def wreck(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = copy(template, tmp_path_factory.mktemp("wreck") / "repo")
     # sealed on an old head, overlapping what is published next: must be rolled back
     assert killed(["write", root, "old/changed.txt", "lost", "fail"], "verdict.seal.after=crash")
-    repo = fl.open_repository(root, mode="r")
-    repo._mode = "rw"
+    repo = fl.open_repository(root, sweep=False)
     with repo.transaction("main", actor="test") as tx:
         tx.write("old/changed.txt", b"overtaken")
     assert killed(["write", root, "open.txt", "x"], "stage.file.after=crash")  # open: aborted

@@ -51,9 +51,7 @@ def outlived(repo: fl.Repository) -> None:
 
 
 def unswept(root: Path) -> fl.Repository:
-    repo = fl.open_repository(root, mode="r")
-    repo._mode = "rw"
-    return repo
+    return fl.open_repository(root, sweep=False)
 
 
 def broken(root: Path) -> bool:

@@ -96,7 +96,7 @@ def possible(branch: Branch, event: Event) -> bool:
 
 
 def expected(branch: Branch, me: Me, before: int) -> tuple[str, str | None]:
-    """The table in plain words: (answer, the commit it is about), for a transaction that began after `before` entries."""
+    """The table in plain words, for a transaction that began after `before` entries: answer, commit it is about."""
     since = branch.log[before:]
     ids = [c.id for c in branch.line]
     if not branch.exists or any(e.op is Op.DELETE for e in since):

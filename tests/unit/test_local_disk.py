@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -66,21 +67,18 @@ def test_without_hard_links_exactly_one_of_sixteen_still_wins(
     """The compare-and-set holds on the other path too (section 4)."""
     monkeypatch.setattr(os, "link", raising(errno.EPERM))
     for round_ in range(5):
-        barrier, won = threading.Barrier(16), []
+        barrier = threading.Barrier(16)
 
-        def race(n: int, key: str = f"k/{round_}", barrier: threading.Barrier = barrier, won: list[int] = won) -> None:  # type: ignore[assignment]
+        def race(n: int, key: str = f"k/{round_}", barrier: threading.Barrier = barrier) -> bool:
             barrier.wait()
             try:
                 store.create(key, str(n).encode())
-                won.append(n)
+                return True
             except ObjectExists:
-                pass
+                return False
 
-        threads = [threading.Thread(target=race, args=(n,)) for n in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(16) as pool:
+            won = [n for n, first in enumerate(pool.map(race, range(16))) if first]
         assert len(won) == 1
         assert store.get(f"k/{round_}") == str(won[0]).encode()
     assert len(keys(store)) == 5
@@ -208,13 +206,14 @@ def test_reads_and_deletes_that_fail_are_typed_too(
     with monkeypatch.context() as patch:
         for name in ("open", "stat", "scandir", "unlink"):
             patch.setattr(os, name, raising(errno.EIO))
-        with pytest.raises(StoreError, match=r"Input/output"):
-            {
-                "get": lambda: store.get("files/e/a"),
-                "stat": lambda: store.stat("files/e/a"),
-                "list": lambda: list(store.list("files/")),
-                "delete": lambda: store.delete(["files/e/a"]),
-            }[call]()
+        calls: dict[str, Callable[[], object]] = {
+            "get": lambda: store.get("files/e/a"),
+            "stat": lambda: store.stat("files/e/a"),
+            "list": lambda: list(store.list("files/")),
+            "delete": lambda: store.delete(["files/e/a"]),
+        }
+        with pytest.raises(StoreError, match="Input/output"):
+            calls[call]()
 
 
 # --- durability -------------------------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ def reading(url: str) -> Repository:
 
 def unswept(url: str) -> Repository:
     """For writing without the sweep that opening does: `recover` shows what that sweep finds."""
-    return Repository(open_repository(url, "r").native, "rw")
+    return open_repository(url, sweep=False)
 
 
 def writing(url: str, as_json: bool) -> Repository:
     """For commands that change something. What dead writers left is finished first, and mentioned."""
-    repo = unswept(url)
-    ended = [swept for swept in repo.recover() if swept.ending not in QUIET_ENDINGS]
+    repo = open_repository(url)
+    ended = [swept for swept in repo.swept if swept.ending not in QUIET_ENDINGS]
     if ended and not as_json:
         remark(_mention(ended))
     return repo

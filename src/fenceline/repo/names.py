@@ -68,6 +68,10 @@ def check_prefix(prefix: str) -> str:
     return check_path(stripped) if stripped else ""
 
 
+def is_commit_id(text: str) -> bool:
+    return _COMMIT_ID.fullmatch(text) is not None
+
+
 def check_ref(name: str, what: str = "branch") -> str:
     """The name of a branch or tag."""
     _check_text(what, name)
@@ -89,7 +93,7 @@ def check_ref(name: str, what: str = "branch") -> str:
             hint="start it with a letter",
             name=name,
         )
-    if _COMMIT_ID.fullmatch(name):
+    if is_commit_id(name):
         raise InvalidName(
             f"{what} {name!r} reads like a commit id",
             hint="choose a name with another letter in it",

@@ -98,7 +98,7 @@ def _decide_intent(repo: Repository, intents: IntentStore, intent: Intent, by: s
         )
     verdict = intents.verdict(intent)
     if verdict is None:
-        verdict = intents.abort(intent, by, "swept: its owner did not seal it and its lease ran out")
+        verdict = intents.abort(intent, by, "swept: its owner died, or its lease ran out, before it was sealed")
     if verdict.verdict == "aborted":
         repo.discard(intent.execution, intents.datasets(intent.execution))
         record = intents.finish(aborted_record(repo, intent, by, verdict.why))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from fenceline import failpoints
-from fenceline.errors import CondemnedCommit, ObjectMissing
+from fenceline.errors import CondemnedCommit, ObjectDamaged, ObjectMissing
 from fenceline.repo.model import canonical
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.seams import Owner
@@ -59,11 +59,20 @@ def withdraw(objects: ObjectStore, run: str) -> None:
 
 def announced(objects: ObjectStore) -> Iterator[Condemned]:
     for run in objects.children("condemned/"):
+        key = f"condemned/{run}"
         try:
-            value = json.loads(objects.get(f"condemned/{run}"))
+            value = json.loads(objects.get(key))
+            yield Condemned(run, Owner(**value["owner"]), value["created"], tuple(value["commits"]))
         except ObjectMissing:
             continue  # that collection ended at this moment
-        yield Condemned(run, Owner(**value["owner"]), value["created"], tuple(value["commits"]))
+        except (ValueError, TypeError, KeyError) as error:
+            raise _damaged(key, error) from error
+
+
+def _damaged(key: str, error: Exception) -> ObjectDamaged:
+    return ObjectDamaged(
+        f"{key} cannot be read: {error}", hint="fenceline doctor says what it is for; nothing is deleted", address=key
+    )
 
 
 def record_expired(objects: ObjectStore, run: str, commits: Iterable[str]) -> None:
@@ -74,7 +83,13 @@ def record_expired(objects: ObjectStore, run: str, commits: Iterable[str]) -> No
 
 def expired(objects: ObjectStore) -> set[str]:
     """The commits whose content retention gave up, ever; their records stay in the log."""
-    return {commit for info in objects.list("expired/") for commit in json.loads(objects.get(info.key))}
+    found: set[str] = set()
+    for info in objects.list("expired/"):
+        try:
+            found.update(json.loads(objects.get(info.key)))
+        except ValueError as error:
+            raise _damaged(info.key, error) from error
+    return found
 
 
 def refuse_condemned(objects: ObjectStore, commits: Iterable[str]) -> None:

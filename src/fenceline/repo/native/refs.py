@@ -89,8 +89,6 @@ class RefLog:
         seq = self._search(name, hint)
         if seq == 0:
             return None
-        if seq != hint:
-            self._write_hint(name, seq)
         return self.entry(name, seq)
 
     def entry(self, name: str, seq: int) -> RefEntry:

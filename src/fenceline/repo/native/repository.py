@@ -22,7 +22,7 @@ from fenceline.errors import (
 )
 from fenceline.repo.merge import Unit, units
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, Kind, Op, RefEntry, Side, canonical
-from fenceline.repo.names import check_path, check_prefix, check_ref
+from fenceline.repo.names import check_path, check_prefix, check_ref, is_commit_id
 from fenceline.repo.native.condemned import refuse_condemned
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.refs import RefLog
@@ -178,7 +178,9 @@ class NativeRepository:
         name, at, seq = name.partition("@")
         if at:
             return self._at_entry(name, seq, ref)
-        if len(name) == 64 and all(c in "0123456789abcdef" for c in name):
+        if is_commit_id(name):
+            if self.objects.stat(f"commits/{name}") is None:
+                raise NotFound(f"there is no commit {name}", hint="fenceline log lists them", ref=ref)
             return self.commit(name)
         found = self.find_head(name) or self.find_tag(name)
         if found:
