@@ -82,7 +82,9 @@ def _parse(text: str) -> dict[str, _Action]:
         point, equals, action = item.partition("=")
         name, at, nth = point.partition("@")
         verb, _, argument = action.partition(":")
-        known = verb in ("crash", "pause") or (verb == "error" and hasattr(errno, argument or "EIO"))
+        known = verb in ("crash", "pause") or (
+            verb == "error" and isinstance(getattr(errno, argument or "EIO", None), int)
+        )
         if not equals or not known or (at and not nth.isdigit()):
             raise ConfigError(
                 f"{ENV}: cannot read {item!r}",

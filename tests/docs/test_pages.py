@@ -8,12 +8,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 GENERATED = {"cli.md", "what-if-it-dies-here.md"}
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|<img[^>]*\ssrc=\"([^\"]+)\"")
 MACHINE = re.compile(r"(?<![\w.$}])/(?:work|root|farm)\b")
-REGISTRIES = ("pypi.org", "pythonhosted.org", "npmjs", "registry.", "repo1.maven", "anaconda.org", "artifactory", "nexus")
+REGISTRIES = (
+    "pypi.org",
+    "pythonhosted.org",
+    "npmjs",
+    "registry.",
+    "repo1.maven",
+    "anaconda.org",
+    "artifactory",
+    "nexus",
+)
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -180,7 +181,14 @@ def run_python(block: Block, names: dict[str, Any], expected: Block | None, wher
         assert_printed(expected.text.splitlines(), printed.getvalue(), where)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def _page(page: Path) -> ParameterSet:
+    """Each command is a process of its own: pages with many of them are slow."""
+    shell = [block.text for block in blocks(page.read_text()) if block.language in ("bash", "console")]
+    starts = len(re.findall(r"\bfenceline [a-z]+", "".join(shell)))
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if starts > 8 else [])
+
+
+@pytest.mark.parametrize("page", [_page(page) for page in PAGES])
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(tmp_path)
     names: dict[str, Any] = {"__name__": "docs"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fenceline.repo.merge import Conflict, merge, partition_of, units
@@ -109,6 +109,59 @@ def test_merging_files_is_the_three_way_rule(versions: dict[str, tuple[str | Non
     taken, none = merge(diff(1), diff(2), "job", "theirs")
     assert none == []
     assert all(taken[p] == maybe(p, versions[p][2]) for p in clashing)
+
+
+Files = dict[str, str]
+PLACES = ["a", "a/b", "a/b/c", "a/d", "b", "b/c"]
+
+
+def well_formed(files: Files) -> bool:
+    """No path is at once a file and a directory."""
+    return not any(other.startswith(path + "/") for path in files for other in files)
+
+
+def difference(left: Files, right: Files) -> list[Side]:
+    return [
+        Side(p, maybe(p, left.get(p)), maybe(p, right.get(p)))
+        for p in sorted(left.keys() | right.keys())
+        if left.get(p) != right.get(p)
+    ]
+
+
+def after(files: Files, edits: dict[str, Entry | None]) -> Files:
+    changed = {p: None if e is None else e.checksum.removeprefix("sha256:") for p, e in edits.items()}
+    return {p: c for p, c in {**files, **changed}.items() if c is not None}
+
+
+versions = st.dictionaries(st.sampled_from(PLACES), st.sampled_from("012"), max_size=4).filter(well_formed)
+
+
+@settings(max_examples=600)
+@given(versions, versions, versions)
+def test_a_merge_of_well_formed_trees_is_well_formed(base: Files, ours: Files, theirs: Files) -> None:
+    """Whatever the two sides did, and whichever strategy decides: files and directories never share a name."""
+    for strategy in (None, "ours", "theirs"):
+        edits, conflicts = merge(difference(base, ours), difference(base, theirs), "job", strategy)
+        if conflicts:
+            assert strategy is None
+            continue
+        merged = after(ours, edits)
+        assert well_formed(merged), (strategy, sorted(merged))
+        for path in {*base, *ours, *theirs}:
+            if ours.get(path) == theirs.get(path):
+                assert strategy or merged.get(path) == ours.get(path), path
+            if strategy is None:
+                assert merged.get(path) in (ours.get(path), theirs.get(path))
+
+
+@settings(max_examples=250)
+@given(versions, versions, versions)
+def test_a_merge_is_undecided_whichever_side_asks(base: Files, ours: Files, theirs: Files) -> None:
+    one = merge(difference(base, ours), difference(base, theirs), "job")
+    other = merge(difference(base, theirs), difference(base, ours), "job")
+    assert bool(one[1]) == bool(other[1])
+    if not one[1]:
+        assert after(ours, one[0]) == after(theirs, other[0])
 
 
 def test_merging_two_appends_adds_their_counts() -> None:

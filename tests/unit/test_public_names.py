@@ -64,5 +64,5 @@ def test_an_error_is_readable_by_people_and_by_machines() -> None:
         "hint": "try again",
         "retryable": True,
         "outcome": "not_applied",
-        "context": {"branch": "main", "expected": "a", "actual": "b", "paths": "['x']"},
+        "context": {"branch": "main", "expected": "a", "actual": "b", "paths": ["x"]},
     }

@@ -71,26 +71,40 @@ def merge(
     """
     mine = {unit.path: unit for unit in units(ours)}
     standing = PathSet(path for path, unit in mine.items() if unit.right is not None)
+    undone: dict[str, Entry | None] = {}
     edits: dict[str, Entry | None] = {}
     conflicts: list[Conflict] = []
     for unit in units(theirs):
-        if unit.path in mine:
-            others = [mine[unit.path]]
-            merged, reason = _both_changed(others[0], unit, job)
-        elif unit.right is not None and standing.overlaps(unit.path):
-            others = [other for other in mine.values() if other.right is not None and overlap(other.path, unit.path)]
-            merged, reason = {}, f"a file on one side, a directory on the other ({others[0].path})"
-        else:
-            merged, reason = unit.edits, None
+        others = _meeting(unit, mine, standing)
+        merged, reason = _meet(unit, others, job)
         if reason is None:
             edits.update(merged)
         elif strategy == "theirs":
             for other in others:
-                edits.update({side.path: side.left for side in other.sides})  # undo ours …
-            edits.update(unit.edits)  # … then do theirs
+                undone.update({side.path: side.left for side in other.sides})
+            edits.update(unit.edits)
         elif strategy is None:
             conflicts.append(Conflict(unit.path, reason))
-    return edits, conflicts
+    return {**undone, **edits}, conflicts  # ours undone first: theirs may remove what that brings back
+
+
+def _meeting(unit: Unit, mine: Mapping[str, Unit], standing: PathSet) -> list[Unit]:
+    """Our changes that theirs meets: of the same path, or (where both leave something there) above or below it."""
+    same = mine.get(unit.path)
+    if unit.right is None or not standing.overlaps(unit.path):
+        return [same] if same else []
+    around = [o for o in mine.values() if o is not same and o.right is not None and overlap(o.path, unit.path)]
+    return [*([same] if same else []), *around]
+
+
+def _meet(unit: Unit, others: list[Unit], job: str) -> tuple[dict[str, Entry | None], str | None]:
+    around = [other for other in others if other.path != unit.path]
+    merged, reason = unit.edits, None
+    if len(around) < len(others):
+        merged, reason = _both_changed(others[0], unit, job)
+    if reason is None and around:
+        reason = f"a file on one side, a directory on the other ({around[0].path})"
+    return merged, reason
 
 
 def _both_changed(ours: Unit, theirs: Unit, job: str) -> tuple[dict[str, Entry | None], str | None]:

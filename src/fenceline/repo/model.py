@@ -81,8 +81,8 @@ class Entry(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Equal for equal content; falls back to the address where no checksum was taken."""
-        return self.checksum if self.checksum.startswith("sha256:") else self.address
+        """Equal for equal content; without a hash of it, equal for the same unchanged object."""
+        return self.checksum if self.checksum.startswith("sha256:") else f"{self.address} {self.checksum}"
 
     def to_row(self) -> list[Any]:
         row: list[Any] = [self.path, str(self.kind), self.size, self.address, self.checksum]

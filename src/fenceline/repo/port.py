@@ -118,6 +118,10 @@ class Repository(Protocol):
         """Delete what an execution staged. Who may ask for it is decided by D1, not here."""
         ...
 
+    def expired(self, commits: Iterable[str]) -> bool:
+        """Whether retention gave up the content of any of these."""
+        ...
+
     def refuse_condemned(self, commits: Iterable[str]) -> None:
         """Raise if garbage collection has announced the end of any of these (D3)."""
         ...

@@ -67,22 +67,22 @@ class RefAdmin:
 
     def published(self, commit: Commit) -> Commit:
         """The same commit, if it was ever published (INV-12): what is only staged may be looked at, never built on."""
-        record = self._intents.record(commit.execution)
-        if record is not None:
-            visible = record.commit == commit.id
-        else:
-            intent = self._intents.find(commit.execution)
-            decided = settle(self._repo, intent) if intent else None
-            visible = commit.kind == "init" or (
-                decided is not None and decided.op in MOVES and decided.commit == commit.id
-            )
-        if not visible:
+        if commit.kind != "init" and commit.id != self._published_as(commit.execution):
             raise UnpublishedCommit(
                 f"commit {commit.id[:12]} of execution {commit.execution} was never published",
                 hint="it can be inspected with show, diff and ls, but not merged, tagged, branched from or published",
                 commit=commit.id,
             )
         return commit
+
+    def _published_as(self, execution: str) -> str | None:
+        """The commit under which an execution was published. Intent first: it goes only when the record stands."""
+        intent = self._intents.find(execution)
+        record = self._intents.record(execution)
+        if record is not None:
+            return record.commit
+        decided = settle(self._repo, intent) if intent else None
+        return decided.commit if decided is not None and decided.op in MOVES else None
 
     def _create(self, log: RefLog, name: str, what: str, source: str, actor: str, note: str = "") -> Head:
         commit = self.published(self._repo.resolve(source))

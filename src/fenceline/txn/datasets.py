@@ -134,7 +134,11 @@ def write(
 
 def _published(relative: str) -> bool:
     """Spark's own bookkeeping never counts: `_SUCCESS`, `_temporary`, checksums, hidden files."""
-    return not any(part.startswith((".", "_")) for part in relative.split("/"))
+    *directories, name = relative.split("/")
+    hidden = [
+        d for d in directories if d.startswith(".") or (d.startswith("_") and "=" not in d)
+    ]  # as Spark hides them
+    return not hidden and not name.startswith((".", "_"))
 
 
 def _check_partitions(path: str, relative: str, partition_by: tuple[str, ...]) -> None:

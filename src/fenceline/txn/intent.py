@@ -252,11 +252,11 @@ class IntentStore:
 
     def datasets(self, execution: str) -> list[str]:
         """The datasets an execution declared."""
-        return [self._objects.get(i.key).decode() for i in self._objects.list(f"intents/{execution}+")]
+        return [_text(i.key, self._objects.get(i.key)) for i in self._objects.list(f"intents/{execution}+")]
 
     def quarantined(self, execution: str) -> str | None:
         try:
-            return self._objects.get(f"quarantine/{execution}").decode()
+            return self._objects.get(f"quarantine/{execution}").decode(errors="replace")
         except ObjectMissing:
             return None
 
@@ -275,6 +275,13 @@ class IntentStore:
             return None
 
 
+def _text(key: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise _damaged(key, error) from error
+
+
 def _verdict_key(intent: Intent) -> str:
     return f"verdicts/{intent.txn or 'direct'}/{intent.execution}"
 
@@ -286,6 +293,8 @@ def _encode(value: Intent | Verdict | Record) -> bytes:
 def _decode(kind: type[R], key: str, data: bytes) -> R:
     try:
         value: dict[str, Any] = json.loads(data)
+        if not isinstance(value, dict):
+            raise TypeError("it is not a record")
         if "owner" in value:
             value["owner"] = Owner(**value["owner"])
         for each in fields(kind):  # type: ignore[arg-type]
@@ -293,8 +302,12 @@ def _decode(kind: type[R], key: str, data: bytes) -> R:
                 value[each.name] = tuple(value[each.name])
         return kind(**value)
     except (ValueError, TypeError) as error:
-        raise ObjectDamaged(
-            f"{key} cannot be read: {error}",
-            hint="fenceline recover --resolve ends an intent that cannot be decided",
-            address=key,
-        ) from error
+        raise _damaged(key, error) from error
+
+
+def _damaged(key: str, error: Exception) -> ObjectDamaged:
+    return ObjectDamaged(
+        f"{key} cannot be read: {error}",
+        hint="fenceline recover --resolve ends an intent that cannot be decided",
+        address=key,
+    )

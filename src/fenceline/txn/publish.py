@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from fenceline.errors import FencelineError, ObjectDamaged
+from fenceline.errors import FencelineError, ObjectDamaged, ObjectMissing
 from fenceline.repo.merge import Unit, merge, merge_datasets
 from fenceline.repo.model import MOVES, Commit, Head, Op, RefEntry
 from fenceline.repo.pathset import PathSet
@@ -159,29 +159,25 @@ def _adopted(repo: Repository, intent: Intent, decision: Decision) -> Confirmed:
 
 
 def _judge(
-    repo: Repository, intent: Intent, earlier: Iterable[RefEntry], overlap: Overlap | None
+    repo: Repository, intent: Intent, earlier: Sequence[RefEntry], overlap: Overlap | None
 ) -> tuple[Decision, Head | None]:
     """Read what the decision needs, and decide. Without an overlap: look-back, where nothing is staged yet."""
     last = repo.branch_log.last(intent.branch)
-    entries = [*earlier, *repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)]
+    since = repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)
     head = repo.head_at(intent.branch, last)
     staged = intent.execution if overlap else None
     me = Me(intent.input, intent.base, intent.step, intent.txn, intent.attempt, staged, rebase=intent.rebase)
     if head is None:
-        return decide(entries, Line(False, None, frozenset()), me), None
+        return decide([*earlier, *since], Line(False, None, frozenset()), me), None
+    outputs = {e.output for e in (*earlier, *since) if e.txn and e.txn == intent.txn and e.output}
+    standing = frozenset(output for output in outputs if repo.stands(output, head.commit))
+    lost = [e.seq for e in earlier if e.output not in standing]
+    if lost:  # what moved it away lies between it and our base: read that too, so that the answer can name it
+        earlier = repo.branch_log.entries(intent.branch, min(lost) - 1, intent.base)
     after = repo.line_since(head.commit, repo.commit(intent.input))
-    line = Line(
-        exists=True,
-        after=None
-        if after is None
-        else tuple(LineCommit(c.id, c.parents, c.step, c.txn, _disjoint(intent, overlap, c)) for c in after),
-        standing=frozenset(
-            e.output
-            for e in entries
-            if e.txn and e.txn == intent.txn and e.output and repo.stands(e.output, head.commit)
-        ),
-    )
-    return decide(entries, line, me), head
+    commits = (LineCommit(c.id, c.parents, c.step, c.txn, _disjoint(intent, overlap, c)) for c in after or ())
+    line = Line(True, None if after is None else tuple(commits), standing)
+    return decide([*earlier, *since], line, me), head
 
 
 def _disjoint(intent: Intent, overlap: Overlap | None, commit: Commit) -> bool:
@@ -213,10 +209,17 @@ class Overlap:
     def paths(self, commit: Commit) -> list[str]:
         """The paths that the commit changed and the candidate touched."""
         if commit.id not in self._known:
-            parent = self._repo.commit(commit.parents[0]) if commit.parents else None
-            changed = self._repo.changes(parent, commit)
-            self._known[commit.id] = [unit.path for unit in changed if self._touches(unit)]
+            self._known[commit.id] = self._touched_by(commit)
         return self._known[commit.id]
+
+    def _touched_by(self, commit: Commit) -> list[str]:
+        parent = self._repo.commit(commit.parents[0]) if commit.parents else None
+        try:
+            return [unit.path for unit in self._repo.changes(parent, commit) if self._touches(unit)]
+        except ObjectMissing:
+            if self._repo.expired([commit.id, *commit.parents[:1]]):
+                return ["(unknown: its content was given up by gc)"]  # fail closed
+            raise
 
     def _touches(self, theirs: Unit) -> bool:
         if self._reads.overlaps(theirs.path):

@@ -106,7 +106,7 @@ class WorkingTree:
         self._directories, self._empty, self._written_below, self._removed = {""}, set(), set(), False
         for path, pending in self._pending.items():
             if pending is not None:
-                self._written_below.update(ancestors(_unit(path)))
+                self._written_below.update(ancestors(path))
 
     def set(self, staging: Staging, entry: Entry) -> None:
         """Put a staged entry in its place. The same content as before is no change, but comparing it was a read."""
@@ -115,7 +115,9 @@ class WorkingTree:
             self.reads.add(entry.path)
             return
         self._pending[entry.path] = entry
-        self._written_below.update(ancestors(_unit(entry.path)))
+        if entry.dataset or entry.path in self._directories:
+            self._removed = True  # what was a place for files is one no more
+        self._written_below.update(ancestors(entry.path))
         self._flush_if_many(staging)
 
     def remove(self, staging: Staging, entries: Iterator[Entry]) -> int:
@@ -172,11 +174,3 @@ class WorkingTree:
         if len(self._pending) >= FLUSH_AT:
             self.tree(staging)
             self._empty.clear()
-
-
-def _unit(path: str) -> str:
-    """The path of the file or dataset that a raw entry belongs to."""
-    if path.endswith("/"):
-        return path[:-1]
-    root, mark, _ = path.partition("/" + PART_PREFIX)
-    return root if mark else path

@@ -69,18 +69,16 @@ class Checker:
 
     def _check_ref(self, area: str, log: RefLog, name: str) -> None:
         label = f"{area} {name}"
-        last = log.last(name)
-        if last is None:
-            self._broken(f"{area}/{name}", "its first entry is missing", label)
-            return
-        for seq in range(1, last.seq + 1):
+        last = None
+        for seq in range(1, log.greatest(name) + 1):  # by listing: a hole must not hide what is above it
             try:
-                entry = log.entry(name, seq)
-                if entry.seq != seq:
-                    self._broken(f"{area}/{name}/{seq}", f"says it is number {entry.seq}", label)
+                last = log.entry(name, seq)
+                if last.seq != seq:
+                    self._broken(log.key(name, seq), f"says it is number {last.seq}", f"{label} entry {seq}")
             except (ObjectMissing, ObjectDamaged) as error:
-                self._broken(str(error.context.get("address", f"{name}/{seq}")), error.message, f"{label} entry {seq}")
-        if last.commit is not None:
+                last = None
+                self._broken(log.key(name, seq), error.message, f"{label} entry {seq}")
+        if last is not None and last.commit is not None:
             self._check_history(last.commit, label)
 
     def _check_history(self, head: str, label: str) -> None:

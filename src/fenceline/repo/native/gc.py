@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fenceline import failpoints
 from fenceline.errors import ContractError, ObjectDamaged, ObjectMissing
@@ -101,7 +101,14 @@ class Collector:
         run = self._repo.seams.ids.execution()
         announce(self._repo.objects, Condemned(run, self._repo.seams.owner(), now, (*plan.expired, *plan.dropped)))
         self._repo.seams.clock.sleep(grace)
-        final = self._judge(plan.objects)
+        second = self._judge(plan.objects)
+        # What expires only now was never announced, so nobody was warned off it: the next collection takes it.
+        final = replace(
+            second,
+            expired=tuple(commit for commit in second.expired if commit in set(plan.expired)),
+            kept_objects=plan.kept_objects + second.kept_objects,
+            kept_bytes=plan.kept_bytes + second.kept_bytes,
+        )
         if final.expired:
             record_expired(self._repo.objects, run, final.expired)
         for start in range(0, len(final.objects), _DELETE_BATCH):

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import itertools
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -182,6 +183,8 @@ class LocalObjects:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise _missing(key) from error
             try:
+                if stat.S_ISDIR(os.fstat(fd).st_mode):
+                    raise _missing(key)
                 wanted = os.fstat(fd).st_size - start if length is None else length
                 pieces = []
                 while wanted > 0 and (piece := os.pread(fd, min(wanted, 1 << 30), start)):
@@ -198,15 +201,19 @@ class LocalObjects:
                 found = os.stat(self.path(key))
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return ObjectInfo(key, found.st_size, found.st_mtime)
+            return ObjectInfo(key, found.st_size, found.st_mtime) if stat.S_ISREG(found.st_mode) else None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        if "//" in prefix or prefix.startswith("/"):
+            return  # no key has an empty component
         directory, _, start = prefix.rpartition("/")
         yield from self._walk(f"{directory}/" if directory else "", start)
 
     def children(self, prefix: str) -> Iterator[str]:
-        for entry in self._scan(prefix):
-            yield entry.name
+        for entry in sorted(self._scan(prefix), key=lambda e: e.name):
+            # a directory whose first object never came is no child: a crash can leave one
+            if not entry.is_dir(follow_symlinks=False) or next(self._walk(f"{prefix}{entry.name}/", ""), None):
+                yield entry.name
 
     def delete(self, keys: Iterable[str]) -> None:
         emptied = set()
@@ -279,12 +286,13 @@ class LocalObjects:
         known = self._durable if durable else self._existing
         if directory in known:
             return
-        if directory != self._root:
-            self._make_directory(os.path.dirname(directory), durable)
+        parent = os.path.dirname(directory)
+        if directory.startswith(self._root + "/") or not os.path.isdir(parent):
+            self._make_directory(parent, durable)
         with contextlib.suppress(FileExistsError):
-            os.makedirs(directory) if directory == self._root else os.mkdir(directory)
+            os.mkdir(directory)
         if durable:
-            _fsync_path(os.path.dirname(directory))
+            _fsync_path(parent)
         known.add(directory)
 
     def _undurable_directories(self, paths: Iterable[str]) -> Sequence[str]:

@@ -92,7 +92,7 @@ class RefLog:
         return self.entry(name, seq)
 
     def entry(self, name: str, seq: int) -> RefEntry:
-        key = self._key(name, seq)
+        key = self.key(name, seq)
         found = self._cache.get(key)
         if found is None:
             found = RefEntry.from_bytes(key, self._objects.get(key))
@@ -105,13 +105,18 @@ class RefLog:
         """The entries numbered `after` + 1 to `upto`, oldest first."""
         return [self.entry(name, seq) for seq in range(after + 1, upto + 1)]
 
+    def greatest(self, name: str) -> int:
+        """The greatest number there is, holes or not: for verification."""
+        numbers = [i.key.rpartition("/")[2] for i in self._objects.list(f"{self._area}/{encode_ref(name)}/")]
+        return max((int(n) for n in numbers if n.isdigit()), default=0)
+
     def append(self, name: str, entry: RefEntry) -> bool:
         """Write the entry under its number; False if another entry has that number.
 
         An unknown outcome is settled by reading back (INV-3): ours → won; another → lost; absent → the same write
         again. What cannot be settled is raised as `OutcomeUnknown`.
         """
-        key, data = self._key(name, entry.seq), entry.to_bytes()
+        key, data = self.key(name, entry.seq), entry.to_bytes()
         in_doubt = False
         for attempt in range(_SETTLE_TRIES):
             if attempt:
@@ -144,13 +149,13 @@ class RefLog:
 
     def make_durable(self, name: str, seq: int) -> None:
         """Call before reporting someone else's entry as an outcome (INV-6)."""
-        self._objects.persist([self._key(name, seq)])
+        self._objects.persist([self.key(name, seq)])
 
-    def _key(self, name: str, seq: int) -> str:
+    def key(self, name: str, seq: int) -> str:
         return f"{self._area}/{encode_ref(name)}/{seq:010}"
 
     def _exists(self, name: str, seq: int) -> bool:
-        key = self._key(name, seq)
+        key = self.key(name, seq)
         return key in self._cache or self._objects.stat(key) is not None
 
     def _search(self, name: str, known: int) -> int:

@@ -19,11 +19,12 @@ from fenceline.errors import (
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
+    store_error,
 )
 from fenceline.repo.merge import Unit, units
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, Kind, Op, RefEntry, Side, canonical
 from fenceline.repo.names import check_path, check_prefix, check_ref, is_commit_id
-from fenceline.repo.native.condemned import refuse_condemned
+from fenceline.repo.native.condemned import expired, refuse_condemned
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.staging import Staging, discard
@@ -349,6 +350,9 @@ class NativeRepository:
                         f"{entry.path}: staged bytes at {entry.address} are missing or cut off", address=entry.address
                     )
 
+    def expired(self, commits: Iterable[str]) -> bool:
+        return not expired(self.objects).isdisjoint(commits)
+
     def refuse_condemned(self, commits: Iterable[str]) -> None:
         refuse_condemned(self.objects, commits)
 
@@ -381,9 +385,11 @@ def _external_pieces(entry: Entry) -> Iterator[bytes]:
         with open(path, "rb") as file:
             while piece := file.read(CHUNK):
                 yield piece
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ObjectMissing(
             f"{entry.path}: {entry.address} is gone; it was registered in place and is not ours to keep",
             hint="put it back, or register it again with tx.import_in_place",
             address=entry.address,
         ) from error
+    except OSError as error:
+        raise store_error(error, f"reading {entry.address}") from error

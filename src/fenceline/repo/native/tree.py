@@ -193,6 +193,8 @@ class TreeWriter:
 
     def edit(self, root: Node | None, changes: Mapping[str, Entry | None]) -> Node | None:
         """The tree with these paths set, or removed where the value is None. Its new ranges are one object."""
+        if not changes:
+            return root
         self._key, self._pack, self._length = self._new_pack(), [], 0
         edits: list[Edit] = [(path, entry and entry.to_row()) for path, entry in sorted(changes.items())]
         made = self._edit(root, edits)
