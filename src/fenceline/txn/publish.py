@@ -234,8 +234,8 @@ class Overlap:
 def _on_parent(repo: Repository, candidate: Candidate, parent: Commit) -> Commit:
     """The staged commit, or the same content on a new head.
 
-    What a rebase writes goes under the staged execution's id and is named by its content, so that an owner and
-    several sweeps doing it at once write the same bytes.
+    What a rebase writes goes under the staged execution's id and fresh names, so that an owner and several sweeps
+    doing it at once never share an object; the log lets one of them through (R5).
     """
     staged = repo.commit(candidate.verdict.commit or "")
     start = repo.commit(candidate.intent.input)

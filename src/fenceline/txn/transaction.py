@@ -272,6 +272,11 @@ class Transaction:
             foreseen = foresee(self._repo, self._intents, self._candidate(verdict)) if verdict else None
             if isinstance(foreseen, Refused):
                 raise self._refusal(foreseen, verdict)
+        except StoreError as error:
+            if self._swept():  # what could not be read or made durable was deleted by right
+                raise aborted_by_sweep(self._intent) from error
+            self._cancel(error)
+            raise
         except BaseException as error:
             self._cancel(error)
             raise
@@ -280,6 +285,13 @@ class Transaction:
             return self._nothing_changed() if foreseen is None else self._reported(foreseen)
         self._seal(verdict)
         return self._confirm(verdict)
+
+    def _swept(self) -> bool:
+        try:
+            standing = self._intents.verdict(self._intent)
+        except StoreError:  # it cannot be known now, and the error at hand says enough
+            return False
+        return standing is not None and standing.by != self.execution
 
     def _seal(self, verdict: Verdict) -> None:
         """Win the verdict `sealed`, or fail with nothing published."""
