@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import shutil
 import statistics
@@ -81,9 +82,8 @@ def import_in_child(root: Path, count: int) -> tuple[float, float]:
 
 def change_ten(repo: fl.Repository, count: int, round_: int) -> None:
     with repo.transaction("main") as tx:
-        for k in range(10):
-            n = (round_ * 7919 + k * count // 10) % count
-            tx.write(path_of(n), f"{round_}-{k}".encode())
+        for n in random.Random(round_).sample(range(count), 10):
+            tx.write(path_of(n), f"{round_}-{n}".encode())
 
 
 def commit_and_diff(work: Path, many: int, rounds: int) -> Iterator[Measure]:

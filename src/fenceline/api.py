@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
 from fenceline.repo.merge import Strategy, Unit
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
-from fenceline.repo.names import is_commit_id
+from fenceline.repo.names import check_ref, is_commit_id
 from fenceline.repo.native.fsck import Checker, Report, Step
 from fenceline.repo.native.gc import GRACE_DEFAULT, Collector, Plan, Protected, Retention
 from fenceline.repo.native.local import LocalObjects
@@ -224,7 +224,7 @@ class Repository:
     def entries(self, branch: str = DEFAULT_BRANCH) -> Iterator[RefEntry]:
         """Every entry of a branch, newest first: moves, fences, relocations, deletions."""
         log = self._native.branch_log
-        last = log.last(branch)
+        last = log.last(check_ref(branch))
         if last is None:
             raise NotFound(f"there is no branch {branch!r}", hint="fenceline branch lists them")
         for seq in range(last.seq, 0, -1):

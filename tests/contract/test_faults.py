@@ -318,6 +318,17 @@ def test_a_power_failure_before_the_acknowledgement_leaves_all_or_nothing(abando
     assert_ended_well(store, repo, "power failure")
 
 
+def test_what_is_adopted_is_durable_before_it_is_reported(abandon: Abandon) -> None:
+    """INV-6: the entry of an execution that died before its own fsync is made durable by whoever reports it."""
+    world = World()
+    abandon(world.repo, change, "published", key="k", lease=LEASE)
+    world.store._durable.pop(f"refs/main/{world.repo.head().seq:010}")  # it was written, and never synced
+    keyed(world)
+    survivor = Repository.on(world.store.power_failure(), "r", seams=world.seams)
+    assert content(survivor) == baseline(keyed)[1]
+    assert survivor.fsck().clean
+
+
 # --- writers that were paused -----------------------------------------------------------------------------------
 
 

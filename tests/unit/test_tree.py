@@ -22,7 +22,8 @@ Files = dict[str, str]
 def small_ranges() -> Iterator[None]:
     """Four items a range on average, so that small trees have many ranges and several levels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_module, "RANGE_BITS", 2)
+        patch.setattr(tree_module, "LEAF_BITS", 2)
+        patch.setattr(tree_module, "INNER_BITS", 2)
         patch.setattr(tree_module, "RANGE_MAX", 16)
         yield
 
@@ -79,6 +80,10 @@ def test_edits_are_dictionary_updates(files: Files, edits: list[dict[str, str | 
         assert (root.size if root else 0) == sum(map(len, files.values()))
 
 
+def leaves(forest: Forest, root: Node | None) -> list[tuple[str, str]]:
+    return sorted((n.last, n.digest) for n in forest.ranges(root) if not n.height)
+
+
 @given(trees, st.randoms(use_true_random=False), st.integers(1, 7))
 def test_the_same_content_has_the_same_ranges_whatever_its_history(
     files: Files, shuffle: random.Random, pieces: int
@@ -94,15 +99,16 @@ def test_the_same_content_has_the_same_ranges_whatever_its_history(
         detour = {f"{p}/detour": "d" for p in batch} | {"detour": "d"}
         root = forest.edit(root, {**batch, **detour})
         root = forest.edit(root, dict.fromkeys(detour))
-    assert (root and root.digest) == (at_once and at_once.digest)
-    assert [n.digest for n in forest.ranges(root)] == [n.digest for n in forest.ranges(at_once)]
+    assert leaves(forest, root) == leaves(forest, at_once)
+    assert [(n.height, n.last) for n in forest.ranges(root)] == [(n.height, n.last) for n in forest.ranges(at_once)]
+    assert list(forest.reader.diff(root, at_once)) == []
 
 
 @given(trees, trees)
-def test_different_content_has_different_digests(one: Files, other: Files) -> None:
+def test_leaves_with_the_same_entries_have_the_same_digests_and_no_others(one: Files, other: Files) -> None:
     forest = Forest()
     left, right = forest.edit(None, one), forest.edit(None, other)
-    assert ((left and left.digest) == (right and right.digest)) == (one == other)
+    assert (leaves(forest, left) == leaves(forest, right)) == (one == other)
 
 
 @given(trees, changes)
@@ -162,7 +168,7 @@ def test_removing_what_is_absent_changes_nothing() -> None:
     same = forest.edit(root, {"zzz": None, "dir-000/absent": None, "": None})
     assert root is not None
     assert same is not None
-    assert same.digest == root.digest
+    assert leaves(forest, same) == leaves(forest, root)
 
 
 def written(forest: Forest, root: Node | None, edits: Mapping[str, str | None]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from fenceline.errors import ObjectDamaged
+from fenceline.errors import ContractError, ObjectDamaged
 
 DEFAULT_BRANCH = "main"
 SYSTEM_RECOVERY = "fenceline:recovery"
@@ -17,7 +17,13 @@ SYSTEM_RECOVERY = "fenceline:recovery"
 
 def canonical(value: object) -> bytes:
     """The one JSON form of a value: hashes are taken over it."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ContractError(
+            f"text that is not Unicode: {error.object[error.start - 20 : error.end]!r}", hint="remove it"
+        ) from error
 
 
 def digest(data: bytes) -> str:
@@ -123,7 +129,7 @@ class Node(NamedTuple):
     last: str
     """The greatest path in the range."""
     digest: str
-    """Equal ranges have equal digests, wherever their bytes lie."""
+    """Hash of the range's bytes. Leaves with the same entries have the same digest wherever they lie."""
     address: str
     """`<key of the pack>#<start>+<length>`."""
     height: int

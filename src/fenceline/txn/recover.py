@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -151,11 +151,7 @@ def resolve(
     try:
         intent = intents.find(execution)
     except ObjectDamaged as error:
-        record = Record(
-            execution, "rolled_back", "", "", by, repo.seams.clock.now(), why=f"given up by {actor}: {error}"
-        )
-        intents.finish(record)
-        return Swept(execution, Class.INVARIANT_VIOLATION, "rolled_back", why=record.why)
+        return _give_up_unreadable(repo, intents, execution, by, actor, str(error))
     if intent is None:
         intents.unquarantine(execution)
         return Swept(execution, None, "left", why="ended by another sweep")
@@ -173,6 +169,20 @@ def _give_up(repo: Repository, intents: IntentStore, intent: Intent, by: str, ac
         return Swept(intent.execution, Class.INVARIANT_VIOLATION, record.kind, intent.branch, record.why)
     decided = fence(repo, intent, by, actor, f"given up by {actor}")
     return _end(repo, intents, intent, verdict, decided, by, Class.INVARIANT_VIOLATION)
+
+
+def _give_up_unreadable(repo: Repository, intents: IntentStore, execution: str, by: str, actor: str, why: str) -> Swept:
+    """Nobody knows any more which branch it was for, or whether it was sealed: it is fenced on every branch."""
+    now = repo.seams.clock.now()
+    record = Record(execution, "rolled_back", "", "", by, now, why=f"given up by {actor}: {why}")
+    for branch in repo.branch_log.names():
+        owner = repo.seams.owner()
+        stand_in = Intent(execution, "unreadable", actor, branch, 0, "", None, False, now, 1.0, owner)
+        decided = fence(repo, stand_in, by, actor, f"given up by {actor}")
+        if decided.op is not Op.FENCE:
+            record = replace(record, kind="published", branch=branch, entry=decided.seq, commit=decided.commit)
+    ended = intents.finish(record)
+    return Swept(execution, Class.INVARIANT_VIOLATION, ended.kind, ended.branch or None, ended.why)
 
 
 class Sweeper:

@@ -163,6 +163,8 @@ class Transaction:
         place = self._tree.check_place(path)
         if isinstance(data, str):
             data = data.encode()
+        elif isinstance(data, bytearray | memoryview):
+            data = bytes(data)
         elif isinstance(data, upload.Readable):
             data = upload.pieces(data)
         staging = self._stage()

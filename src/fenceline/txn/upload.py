@@ -116,11 +116,10 @@ def files(staging: Staging, seams: Seams, places: Mapping[Source, str], progress
 def read_source(source: Source, stage: Callable[[bytes | Iterable[bytes]], Entry]) -> Entry:
     """Hand a local file's bytes on: small ones whole, large ones in pieces."""
     try:
-        file = open(source.path, "rb")  # noqa: SIM115
-    except OSError as error:
+        with open(source.path, "rb") as file:
+            return stage(file.read() if source.size <= CHUNK else pieces(file))
+    except OSError as error:  # the store's own errors are typed already
         raise store_error(error, f"reading {source.path}") from error
-    with file:
-        return stage(file.read() if source.size <= CHUNK else pieces(file))
 
 
 def in_batches(

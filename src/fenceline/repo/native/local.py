@@ -183,9 +183,10 @@ class LocalObjects:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise _missing(key) from error
             try:
-                if stat.S_ISDIR(os.fstat(fd).st_mode):
+                found = os.fstat(fd)
+                if stat.S_ISDIR(found.st_mode):
                     raise _missing(key)
-                wanted = os.fstat(fd).st_size - start if length is None else length
+                wanted = found.st_size - start if length is None else length
                 pieces = []
                 while wanted > 0 and (piece := os.pread(fd, min(wanted, 1 << 30), start)):
                     pieces.append(piece)

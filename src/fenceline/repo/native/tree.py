@@ -5,7 +5,8 @@ same entries therefore give the same ranges whatever order they arrived in, an e
 and two trees share every range they agree on.
 
 All ranges that one edit makes go into one object, a pack, under the execution that stages them: one write to make
-durable, however many ranges changed. A range is found by the pack's key and its place in it.
+durable, however many ranges changed. A range is found by the pack's key and its place in it. It is one line of JSON for
+each item, so that a diff compares lines and reads only those that differ.
 """
 
 from __future__ import annotations
@@ -19,32 +20,65 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from fenceline.errors import ObjectDamaged
-from fenceline.repo.model import Entry, Node, Side, canonical, digest
+from fenceline.repo.model import Entry, Node, Side, digest
 from fenceline.repo.native.objects import ObjectStore
 
-RANGE_BITS = 6  # ranges hold 64 items on average
-RANGE_MAX = 512
+LEAF_BITS = 6  # leaf ranges hold 32 rows on average,
+INNER_BITS = 6  # inner ranges 128 pointers: few levels, small leaves
+RANGE_MAX = 1024
 CACHED_RANGES = 1024
 
 Item = list[Any] | Node
 """A row of a leaf range, as stored, or a pointer to a range below. Both start with their key."""
-Edit = tuple[str, Item | None]
+Line = tuple[Item, bytes]
+"""An item and the line of JSON that it is stored as."""
+Edit = tuple[str, Line | None]
 
 
 def _closes(key: str, height: int) -> bool:
     # The product mixes: neighbouring paths have CRCs that differ by the same few bits, and would cut in lumps.
     mixed = zlib.crc32(key.encode(), height) * 0x9E3779B1 & 0xFFFFFFFF
-    return mixed >> (32 - RANGE_BITS) == 0
+    return mixed >> (32 - (INNER_BITS if height else LEAF_BITS)) == 0
+
+
+def _decode(lines: Iterable[bytes], height: int) -> list[Any]:
+    rows = json.loads(b"[" + b",".join(lines) + b"]")
+    return [Node(*row) for row in rows] if height else rows
+
+
+def _encode(item: Item) -> bytes:
+    return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 class Range:
-    """The items of one range, and their keys for searching."""
+    """One range; cut into lines, read into items, and their keys taken for searching, when first asked for."""
 
-    __slots__ = ("items", "keys")
+    __slots__ = ("_items", "_keys", "_lines", "data", "height")
 
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-        self.keys: list[str] = [item[0] for item in items]
+    def __init__(self, height: int, data: bytes) -> None:
+        self.height = height
+        self.data = data
+        self._lines: list[bytes] | None = None
+        self._items: list[Any] | None = None
+        self._keys: list[str] | None = None
+
+    @property
+    def lines(self) -> list[bytes]:
+        if self._lines is None:
+            self._lines = self.data.split(b"\n")
+        return self._lines
+
+    @property
+    def items(self) -> list[Any]:
+        if self._items is None:
+            self._items = _decode(self.lines, self.height)
+        return self._items
+
+    @property
+    def keys(self) -> list[str]:
+        if self._keys is None:
+            self._keys = [item[0] for item in self.items]
+        return self._keys
 
 
 def pack_of(address: str) -> str:
@@ -123,31 +157,38 @@ class TreeReader:
 
     def diff(self, left: Node | None, right: Node | None) -> Iterator[Side]:
         """What differs, in order, entry by entry; equal ranges are never opened."""
-        a: list[Item] = [left] if left else []
-        b: list[Item] = [right] if right else []
-        # Two stacks, nearest item on top. Equal ranges cancel; else the taller or earlier one is opened.
+        a: list[Any] = [left] if left else []
+        b: list[Any] = [right] if right else []
+        # Two stacks, nearest item on top, pointers to ranges opened from the taller side until rows meet rows.
         while a or b:
-            x, y = (a[-1] if a else None), (b[-1] if b else None)
-            if isinstance(x, Node) and isinstance(y, Node) and x.digest == y.digest:
+            x: Any = a[-1] if a else None
+            y: Any = b[-1] if b else None
+            x_height, y_height = (item.height if isinstance(item, Node) else -1 for item in (x, y))
+            if x_height >= 0 and x_height == y_height:
                 del a[-1], b[-1]
-            elif isinstance(x, Node) and not (isinstance(y, Node) and (y.height, x.last) > (x.height, y.last)):
+                if x.digest != y.digest:
+                    self._open_both(x, y, a, b)
+            elif x_height > y_height:
                 a.pop()
                 a += reversed(self.load(x).items)
-            elif isinstance(y, Node):
+            elif y_height > x_height:
                 b.pop()
                 b += reversed(self.load(y).items)
             elif y is None or (x is not None and x[0] < y[0]):
-                row = a.pop()
-                yield Side(row[0], Entry.from_row(row), None)  # type: ignore[arg-type]
+                yield Side(x[0], Entry.from_row(a.pop()), None)
             elif x is None or y[0] < x[0]:
-                row = b.pop()
-                yield Side(row[0], None, Entry.from_row(row))  # type: ignore[arg-type]
+                yield Side(y[0], None, Entry.from_row(b.pop()))
             else:
                 del a[-1], b[-1]
-                if x != y:
-                    one, other = Entry.from_row(x), Entry.from_row(y)  # type: ignore[arg-type]
-                    if not one.same_content(other):
-                        yield Side(one.path, one, other)
+                one, other = Entry.from_row(x), Entry.from_row(y)
+                if not one.same_content(other):
+                    yield Side(one.path, one, other)
+
+    def _open_both(self, x: Node, y: Node, a: list[Any], b: list[Any]) -> None:
+        """Open two ranges of one height, without the lines they share: what those stand for is the same."""
+        one, other = self.load(x), self.load(y)
+        for stack, lines in zip((a, b), _without_shared(one.data, other.data), strict=True):
+            stack += reversed(_decode(lines, one.height))
 
     def nodes(self, root: Node | None, skip: Callable[[Node], bool] = lambda node: False) -> Iterator[Node]:
         """Every range of a tree, parents first, leaving out those (and all below them) that `skip` names."""
@@ -159,25 +200,43 @@ class TreeReader:
                 stack += [child for child in self.load(node).items if not skip(child)]
 
 
-def _digest(height: int, data: bytes, items: Iterable[Item]) -> str:
-    """What a range is, wherever its bytes lie: a leaf by its rows, an inner range by what the ranges below it are."""
-    return digest(canonical([[node[0], node[1]] for node in items])) if height else digest(data)
+def _without_shared(one: bytes, other: bytes) -> tuple[list[bytes], list[bytes]]:
+    """The lines of each that the other does not have. Usually a few in the middle: the equal ends are never cut up."""
+    shortest = min(len(one), len(other))
+    front = _longest(shortest, lambda n: one[:n] == other[:n])
+    front = one.rfind(b"\n", 0, front) + 1  # back to the start of the line that differs
+    back = _longest(shortest - front, lambda n: one[len(one) - n :] == other[len(other) - n :])
+    cut = one.find(b"\n", len(one) - back) if back else -1  # on to the end of the last line that differs
+    back = len(one) - cut if cut >= 0 else 0
+    middle = one[front : len(one) - back].split(b"\n"), other[front : len(other) - back].split(b"\n")
+    mine, theirs = set(middle[0]), set(middle[1])
+    return (
+        [line for line in middle[0] if line and line not in theirs],
+        [line for line in middle[1] if line and line not in mine],
+    )
+
+
+def _longest(most: int, agrees: Callable[[int], bool]) -> int:
+    """The greatest n up to `most` for which two byte strings agree, by halving."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if agrees(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def decode_range(node: Node, data: bytes) -> Range:
-    """The items of a range, checked against the digest that its pointer carries."""
-    try:
-        rows = json.loads(data)
-        items: list[Any] = [Node(*row) for row in rows] if node.height else rows
-        if _digest(node.height, data, items) == node.digest:
-            return Range(items)
-    except (ValueError, TypeError, IndexError):
-        pass  # bytes that cannot be read at all are damaged too
-    raise ObjectDamaged(
-        f"tree range {node.address} is not what was written",
-        hint="fenceline fsck shows what that breaks",
-        address=pack_of(node.address),
-    )
+    """The lines of a range, checked against the digest that its pointer carries."""
+    if digest(data) != node.digest:
+        raise ObjectDamaged(
+            f"tree range {node.address} is not what was written",
+            hint="fenceline fsck shows what that breaks",
+            address=pack_of(node.address),
+        )
+    return Range(node.height, data)
 
 
 class TreeWriter:
@@ -196,25 +255,24 @@ class TreeWriter:
         if not changes:
             return root
         self._key, self._pack, self._length = self._new_pack(), [], 0
-        edits: list[Edit] = [(path, entry and entry.to_row()) for path, entry in sorted(changes.items())]
-        made = self._edit(root, edits)
+        made = self._edit(root, [(path, entry and _line(entry.to_row())) for path, entry in sorted(changes.items())])
         if self._pack:
             self._put(self._key, b"".join(self._pack))
         return made
 
     def _edit(self, root: Node | None, edits: list[Edit]) -> Node | None:
         if root is None:
-            return self._grow([row for _, row in edits if row is not None], 0)
+            return self._grow([line for _, line in edits if line is not None], 0)
         for height in range(root.height + 1):
             edits = sorted(self._edit_level(root, height, edits).items(), key=lambda edit: edit[0])
-        return self._grow([node for _, node in edits if node is not None], root.height + 1)
+        return self._grow([line for _, line in edits if line is not None], root.height + 1)
 
-    def _grow(self, items: list[Item], height: int) -> Node | None:
+    def _grow(self, lines: list[Line], height: int) -> Node | None:
         """Put ranges above these items until one is left; then drop roots that hold a single range."""
-        while len(items) > 1 or (items and not isinstance(items[0], Node)):
-            items = list(self._cut(items, height))
+        while len(lines) > 1 or (lines and not isinstance(lines[0][0], Node)):
+            lines = list(self._cut(lines, height))
             height += 1
-        root = items[0] if items else None
+        root = lines[0][0] if lines else None
         while isinstance(root, Node) and root.height:
             only = self._reader.load(root).items
             if len(only) > 1:
@@ -223,31 +281,31 @@ class TreeWriter:
         assert root is None or isinstance(root, Node)
         return root
 
-    def _cut(self, items: Iterable[Item], height: int) -> Iterator[Node]:
-        gathered: list[Item] = []
-        for item in items:
-            gathered.append(item)
-            if len(gathered) >= RANGE_MAX or _closes(item[0], height):
+    def _cut(self, lines: Iterable[Line], height: int) -> Iterator[Line]:
+        gathered: list[Line] = []
+        for line in lines:
+            gathered.append(line)
+            if len(gathered) >= RANGE_MAX or _closes(line[0][0], height):
                 yield self._write(gathered, height)
                 gathered = []
         if gathered:
             yield self._write(gathered, height)
 
-    def _edit_level(self, root: Node, height: int, edits: list[Edit]) -> dict[str, Item | None]:
+    def _edit_level(self, root: Node, height: int, edits: list[Edit]) -> dict[str, Line | None]:
         """Apply edits to the items of all ranges of one height; what changed among those ranges, by their last key."""
-        replaced: dict[str, Item | None] = {}
-        written: list[Node] = []
+        replaced: dict[str, Line | None] = {}
+        written: list[Line] = []
         at = 0
         while at < len(edits):
             node: Node | None = self._find(root, height, edits[at][0]) or self._last(root, height)
-            gathered: list[Item] = []
+            gathered: list[Line] = []
             while node is not None:
                 replaced[node.last] = None
                 after = self._find(root, height, node.last, after=True)
                 stop = bisect_right(edits, node.last, lo=at, key=lambda e: e[0]) if after is not None else len(edits)
-                for item, may_close in _merged(self._reader.load(node).items, edits[at:stop]):
-                    gathered.append(item)
-                    if len(gathered) >= RANGE_MAX or (may_close and _closes(item[0], height)):
+                for line, may_close in _merged(self._reader.load(node), edits[at:stop]):
+                    gathered.append(line)
+                    if len(gathered) >= RANGE_MAX or (may_close and _closes(line[0][0], height)):
                         written.append(self._write(gathered, height))
                         gathered = []
                 at = stop
@@ -256,8 +314,7 @@ class TreeWriter:
                 node = after
             if gathered:
                 written.append(self._write(gathered, height))
-        for new in written:
-            replaced[new.last] = new
+        replaced.update({new[0][0]: new for new in written})
         return replaced
 
     def _find(self, root: Node, height: int, key: str, after: bool = False) -> Node | None:
@@ -276,28 +333,33 @@ class TreeWriter:
             node = self._reader.load(node).items[-1]
         return node
 
-    def _write(self, items: list[Item], height: int) -> Node:
-        data = json.dumps(items, separators=(",", ":"), ensure_ascii=False).encode()
+    def _write(self, gathered: list[Line], height: int) -> Line:
+        lines = [line for _, line in gathered]
+        data = b"\n".join(lines)
         address = f"{self._key}#{self._length}+{len(data)}"
-        self._pack.append(data)
-        self._length += len(data)
-        self._reader.remember(address, Range(items))
+        self._pack += (data, b"\n")
+        self._length += len(data) + 1
+        self._reader.remember(address, Range(height, data))
+        items = [item for item, _ in gathered]
         if height:
             entries, size = sum(node[4] for node in items), sum(node[5] for node in items)
         else:
             entries, size = len(items), sum(row[2] for row in items if row[1] == "file")
-        return Node(items[-1][0], _digest(height, data, items), address, height, entries, size)
+        return _line(Node(items[-1][0], digest(data), address, height, entries, size))
 
 
-def _merged(items: list[Item], edits: list[Edit]) -> Iterator[tuple[Item, bool]]:
-    """Items in order with the edits applied: same key replaces, None removes, a new key is put in its place.
+def _line(item: Item) -> Line:
+    return item, _encode(item)
 
-    With each item: whether it may close a range. Old items inside a range did not, so they need not be hashed again.
+
+def _merged(old: Range, edits: list[Edit]) -> Iterator[tuple[Line, bool]]:
+    """A range's lines in order with the edits applied: same key replaces, None removes, a new key goes in its place.
+
+    With each: whether it may close a range. Old items inside a range did not, so they need not be hashed again.
     """
     at = 0
-    last = items[-1][0] if items else ""
-    for item in items:
-        key = item[0]
+    last = old.keys[-1] if old.keys else ""
+    for key, item, line in zip(old.keys, old.items, old.lines, strict=True):
         while at < len(edits) and edits[at][0] < key:
             if (new := edits[at][1]) is not None:
                 yield new, True
@@ -307,7 +369,7 @@ def _merged(items: list[Item], edits: list[Edit]) -> Iterator[tuple[Item, bool]]
                 yield new, True
             at += 1
         else:
-            yield item, key == last
+            yield (item, line), key == last
     for _, new in edits[at:]:
         if new is not None:
             yield new, True
