@@ -22,8 +22,7 @@ Files = dict[str, str]
 def small_ranges() -> Iterator[None]:
     """Four items a range on average, so that small trees have many ranges and several levels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_module, "LEAF_BITS", 2)
-        patch.setattr(tree_module, "INNER_BITS", 2)
+        patch.setattr(tree_module, "RANGE_BITS", 2)
         patch.setattr(tree_module, "RANGE_MAX", 16)
         yield
 

@@ -23,9 +23,8 @@ from fenceline.errors import ObjectDamaged
 from fenceline.repo.model import Entry, Node, Side, digest
 from fenceline.repo.native.objects import ObjectStore
 
-LEAF_BITS = 6  # leaf ranges hold 32 rows on average,
-INNER_BITS = 6  # inner ranges 128 pointers: few levels, small leaves
-RANGE_MAX = 1024
+RANGE_BITS = 6  # ranges hold 64 items on average
+RANGE_MAX = 512
 CACHED_RANGES = 1024
 
 Item = list[Any] | Node
@@ -38,7 +37,7 @@ Edit = tuple[str, Line | None]
 def _closes(key: str, height: int) -> bool:
     # The product mixes: neighbouring paths have CRCs that differ by the same few bits, and would cut in lumps.
     mixed = zlib.crc32(key.encode(), height) * 0x9E3779B1 & 0xFFFFFFFF
-    return mixed >> (32 - (INNER_BITS if height else LEAF_BITS)) == 0
+    return mixed >> (32 - RANGE_BITS) == 0
 
 
 def _decode(lines: Iterable[bytes], height: int) -> list[Any]:
