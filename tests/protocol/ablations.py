@@ -14,7 +14,7 @@ from fenceline.repo.native import gc, repository
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.port import RefLog
-from fenceline.txn import branches, decide, publish, recover, transaction
+from fenceline.txn import branches, decide, publish, recover, trying
 from fenceline.txn.intent import Intent, IntentStore, Verdict
 from fenceline.txn.records import aborted_record
 
@@ -78,10 +78,10 @@ def _d1_sealed(put: SetAttribute) -> None:
 def _d2(put: SetAttribute) -> None:
     """A writer says `not_applied` after sealing without its own fence entry."""
 
-    def skip(self: transaction.Transaction, verdict: Verdict, why: str, cause: Any = None) -> RefEntry:
+    def skip(self: trying.Try, verdict: Verdict, why: str, cause: Any = None) -> RefEntry:
         return RefEntry(0, Op.FENCE, None, self.execution, "", 0.0)
 
-    put(transaction.Transaction, "_fence_or_unknown", skip)
+    put(trying.Try, "fence", skip)
 
 
 def _d3_refuse(put: SetAttribute) -> None:

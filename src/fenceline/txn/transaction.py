@@ -5,9 +5,8 @@ intent → stage → seal → ref entry → terminal record. Publishes on a clea
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
@@ -20,22 +19,18 @@ from fenceline.errors import (
     StoreError,
     TransactionClosed,
 )
-from fenceline.repo.model import Commit, Entry, Op, RefEntry
+from fenceline.repo.model import Commit, Entry, Op
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.native.staging import Staging
 from fenceline.txn import datasets, upload
 from fenceline.txn.explain import aborted_by_sweep, refusal, unknown
 from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict, key_txn
-from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, fence, foresee, look_back
-from fenceline.txn.records import aborted_record, end_record
+from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, foresee, look_back
+from fenceline.txn.trying import Try
 from fenceline.txn.upload import Progress
-from fenceline.txn.working import WorkingTree
-
-log = logging.getLogger(__name__)
 
 OnConflict = Literal["fail", "rebase"]
 ADOPTED = "its key was applied by another execution"
-MOST_READS = 10_000  # read paths kept with the verdict; beyond that directories stand in for their files
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +78,9 @@ class Transaction:
         self._progress = progress
         self._message = message
         self._metadata = dict(metadata or {})
-        self._merging = merging
+        self._merging = (merging,) if merging else ()
         head = repo.head(branch)
-        self._input = head.commit
-        self._intent = Intent(
+        intent = Intent(
             execution=repo.seams.ids.execution(),
             kind=kind,
             actor=actor,
@@ -100,11 +94,8 @@ class Transaction:
             owner=repo.seams.owner(),
             pins=tuple(pin.id for pin in pins),
         )
-        self._tree = WorkingTree(repo, head.commit)
-        self._staging: Staging | None = None
-        self._datasets: list[str] = []
-        self._jobs = 0
-        self._stop_beating = repo.seams.threads.signal()
+        self._try = Try(repo, intents, intent, head.commit)
+        self._tree = self._try.tree
         self._entered = self._closed = False
         self._found: Confirmed | None = None
         self._result: TransactionResult | None = None
@@ -113,12 +104,12 @@ class Transaction:
 
     @property
     def execution(self) -> str:
-        return self._intent.execution
+        return self._try.execution
 
     @property
     def input(self) -> Commit:
         """The commit this transaction is built on."""
-        return self._input
+        return self._try.input
 
     @property
     def already_applied(self) -> bool:
@@ -141,7 +132,7 @@ class Transaction:
         entry = self.stat(path)
         if entry is None:
             raise NotFound(
-                f"there is no file {path!r} at {self._input.id[:12]}", hint="fenceline ls lists them", path=path
+                f"there is no file {path!r} at {self.input.id[:12]}", hint="fenceline ls lists them", path=path
             )
         return self._repo.read(entry)
 
@@ -167,7 +158,7 @@ class Transaction:
             data = bytes(data)
         elif isinstance(data, upload.Readable):
             data = upload.pieces(data)
-        staging = self._stage()
+        staging = self._try.staging()
         self._tree.set(staging, staging.file(place, data, mode))
 
     def upload(self, local: str, path: str, progress: Progress | None = None) -> int:
@@ -178,7 +169,7 @@ class Transaction:
         places = {source: self._tree.check_place(place) for source, place in sources.items()}
         if not places:
             return 0
-        staging = self._stage()
+        staging = self._try.staging()
         report = progress or self._progress
         for entry in upload.files(staging, self._repo.seams, places, report):
             self._tree.set(staging, entry)
@@ -201,12 +192,20 @@ class Transaction:
         if self._dropping():
             return 0
         plan = datasets.plan(
-            self._tree, local, path, mode, format, tuple(partition_by), schema, dict(options or {}), rows, self._new_id
+            self._tree,
+            local,
+            path,
+            mode,
+            format,
+            tuple(partition_by),
+            schema,
+            dict(options or {}),
+            rows,
+            self._try.new_id,
         )
-        staging = self._stage()
-        self._declare(plan.dataset_id)
-        self._jobs += 1
-        datasets.write(self._tree, staging, self._repo.seams, plan, self._jobs, progress or self._progress)
+        self._try.declare(plan.dataset_id)
+        job, report = self._try.next_job(), progress or self._progress
+        datasets.write(self._tree, self._try.staging(), self._repo.seams, plan, job, report)
         return len(plan.parts)
 
     def delete(self, path: str) -> int:
@@ -214,7 +213,7 @@ class Transaction:
         if self._dropping():
             return 0
         found = self._tree.matching(path)  # fails before anything is staged
-        return self._tree.remove(self._stage(), found)
+        return self._tree.remove(self._try.staging(), found)
 
     def import_in_place(self, url: str, path: str, progress: Progress | None = None) -> int:
         """Register existing data without copying it. It stays its owner's: never deleted by garbage collection."""
@@ -224,7 +223,7 @@ class Transaction:
         count = 0
         for entry in upload.in_place(url, path, progress or self._progress):
             self._tree.check_place(entry.path)
-            staging = staging or self._stage()
+            staging = staging or self._try.staging()
             self._tree.set(staging, entry)
             count += 1
         return count
@@ -233,7 +232,7 @@ class Transaction:
         """Set or remove raw entries whose bytes exist already: merge, revert and bulk registration are made of it."""
         if self._dropping():
             return
-        staging = self._stage()
+        staging = self._try.staging()
         for path, entry in edits:
             if entry is None:
                 self._tree.forget(staging, path)
@@ -246,7 +245,7 @@ class Transaction:
         if self._entered:
             raise TransactionClosed("a transaction runs once", hint="call repo.transaction(…) again")
         self._entered = True
-        found = look_back(self._repo, self._intents, self._intent)
+        found = look_back(self._repo, self._intents, self._try.intent)
         if isinstance(found, Refused):
             raise self._refusal(found)
         self._found = found
@@ -260,203 +259,69 @@ class Transaction:
             if error is None:
                 self._result = self._publish()
             else:
-                self._cancel(error)
+                self._try.cancel(error)
         finally:
-            self._stop_beating.set()
+            self._try.close()
 
     def _publish(self) -> TransactionResult:
         if self._found:
             return self._reported(self._found)
-        if self._staging is None:
+        if not self._try.started:
             return self._nothing_changed()
         try:
-            verdict = self._complete_staging(self._staging)
+            verdict = self._try.complete(self._message, self._metadata, self._merging)
             foreseen = foresee(self._repo, self._intents, self._candidate(verdict)) if verdict else None
             if isinstance(foreseen, Refused):
                 raise self._refusal(foreseen, verdict)
         except StoreError as error:
-            if self._swept():  # what could not be read or made durable was deleted by right
-                raise aborted_by_sweep(self._intent) from error
-            self._cancel(error)
+            if self._try.swept():
+                raise aborted_by_sweep(self._try.intent) from error
+            self._try.cancel(error)
             raise
         except BaseException as error:
-            self._cancel(error)
+            self._try.cancel(error)
             raise
         if verdict is None or foreseen is not None:
-            self._abort("nothing changed" if foreseen is None else ADOPTED)
+            self._try.abort("nothing changed" if foreseen is None else ADOPTED)
             return self._nothing_changed() if foreseen is None else self._reported(foreseen)
-        self._seal(verdict)
+        self._try.seal(verdict)
         return self._confirm(verdict)
-
-    def _swept(self) -> bool:
-        try:
-            standing = self._intents.verdict(self._intent)
-        except StoreError:  # it cannot be known now, and the error at hand says enough
-            return False
-        return standing is not None and standing.by != self.execution
-
-    def _seal(self, verdict: Verdict) -> None:
-        """Win the verdict `sealed`, or fail with nothing published."""
-        try:
-            standing = self._intents.seal(self._intent, verdict)
-        except OutcomeUnknown as error:
-            standing = self._verdict_after(error)
-            if standing.verdict == "aborted" and standing.by == self.execution:
-                self._tidy(standing.why)
-                raise StoreError(
-                    f"nothing was published: sealing failed: {error.message}", hint="run it again"
-                ) from error
-        except StoreError as error:
-            self._cancel(error)
-            raise
-        if standing.verdict == "aborted":
-            self._tidy(standing.why)
-            raise aborted_by_sweep(self._intent)
-
-    def _verdict_after(self, error: OutcomeUnknown) -> Verdict:
-        """The answer about the seal was lost: asking for `aborted` tells which of the two stands (INV-3)."""
-        try:
-            return self._intents.abort(self._intent, self.execution, error.message)
-        except StoreError as failure:
-            raise unknown(self._intent, failure) from error
-
-    def _complete_staging(self, staging: Staging) -> Verdict | None:
-        """Phase B up to the seal: tree, commit, everything durable (INV-2). None where the result equals the input."""
-        tree = self._tree.tree(staging)
-        changed = next(self._repo.trees.diff(self._input.tree, tree), None) is not None
-        if not changed and self._merging is None:
-            return None
-        commit = staging.commit(
-            parents=(self._input.id, *((self._merging.id,) if self._merging else ())),
-            tree=tree,
-            depth=1 + max(self._input.depth, self._merging.depth if self._merging else 0),
-            actor=self._intent.actor,
-            time=self._repo.seams.clock.now(),
-            message=self._message,
-            kind=self._intent.kind,
-            txn=self._intent.txn,
-            metadata=self._metadata,
-        )
-        staging.persist()
-        return Verdict(
-            "sealed",
-            by=self.execution,
-            commit=commit.id,
-            op=str(Op.MERGE if self._merging else Op.PUBLISH),
-            reads=tuple(self._tree.reads.coarsened(MOST_READS)),
-            datasets=tuple(self._datasets),
-        )
 
     def _confirm(self, verdict: Verdict) -> TransactionResult:
         """Sealed: from here only an entry decides, and only an entry lets us say `not_applied` (D2)."""
         try:
             outcome = confirm(self._repo, self._intents, self._candidate(verdict))
         except OutcomeUnknown as error:
-            raise unknown(self._intent, error) from error
+            raise unknown(self._try.intent, error) from error
         except FencelineError as error:
-            decided = self._fence_or_unknown(verdict, str(error), error)
+            decided = self._try.fence(verdict, str(error), error)
             if decided.op is Op.FENCE:
                 raise
             return self._reported(Confirmed(decided, decided.output or "", adopted=False))
         if isinstance(outcome, Confirmed) and not outcome.adopted:
-            self._finish(outcome.entry, verdict)
+            self._try.finish(outcome.entry, verdict)
             return self._reported(outcome)
         why = outcome.decision.why if isinstance(outcome, Refused) else ADOPTED
-        decided = self._fence_or_unknown(verdict, why)
+        decided = self._try.fence(verdict, why)
         if decided.op is not Op.FENCE:  # a sweep rolled it forward: it is applied, and that is what we report
             return self._reported(Confirmed(decided, decided.output or "", adopted=False))
         if isinstance(outcome, Confirmed):
             return self._reported(outcome)
         raise self._refusal(outcome, verdict)
 
-    def _fence_or_unknown(self, verdict: Verdict, why: str, cause: FencelineError | None = None) -> RefEntry:
-        """Make sure that this can never be published, or learn that it was. Then clean up behind it."""
-        try:
-            decided = fence(self._repo, self._intent, self.execution, self._intent.actor, why)
-        except StoreError as error:
-            raise unknown(self._intent, error) from (cause or error)
-        self._finish(decided, verdict)
-        return decided
-
     def _refusal(self, refused: Refused, verdict: Verdict | None = None) -> FencelineError:
         overlap = Overlap(self._repo, self._candidate(verdict)) if verdict else None
-        return refusal(self._repo, self._intent, refused, overlap)
+        return refusal(self._repo, self._try.intent, refused, overlap)
 
-    # --- ends ---------------------------------------------------------------------------------------------------
-
-    def _cancel(self, error: BaseException) -> None:
-        """Before the seal: win `aborted`, delete, record. What that cannot do now, a sweep does later."""
-        if self._staging is not None and not self._abort(f"{type(error).__name__}: {error}"[:500]):
-            error.add_note(
-                f"nothing was published; intent {self.execution} is left, and the next `fenceline recover` removes it"
-            )
-
-    def _abort(self, why: str) -> bool:
-        """Called only before the seal is tried, so the verdict that stands is `aborted`: ours, or a sweep's."""
-        try:
-            self._intents.abort(self._intent, self.execution, why)
-        except StoreError as error:
-            self._left_behind(error)
-            return False
-        return self._tidy(why)
-
-    def _tidy(self, why: str) -> bool:
-        """Delete what was staged, and record it. Never replaces the result: what fails here is left to a sweep."""
-        try:
-            self._repo.discard(self.execution, self._datasets)
-            self._intents.finish(aborted_record(self._repo, self._intent, self.execution, why))
-        except StoreError as error:
-            self._left_behind(error)
-            return False
-        return True
-
-    def _left_behind(self, error: StoreError) -> None:
-        log.warning("transaction %s has ended; its intent is left for recovery: %s", self.execution, error)
-
-    def _finish(self, decided: RefEntry, verdict: Verdict) -> None:
-        """Phase D. The outcome stands already; what cannot be tidied now is left to a sweep."""
-        try:
-            self._intents.finish(end_record(self._repo, self._intent, decided, self.execution, verdict))
-        except StoreError as error:
-            self._left_behind(error)
+    def _candidate(self, verdict: Verdict) -> Candidate:
+        return Candidate(self._try.intent, verdict, self.execution, self._try.intent.actor, owner=True)
 
     def _nothing_changed(self) -> TransactionResult:
-        return TransactionResult(Outcome.APPLIED, "noop", self._input.id, self._intent.base, None)
+        return TransactionResult(Outcome.APPLIED, "noop", self.input.id, self._try.intent.base, None)
 
     def _reported(self, confirmed: Confirmed) -> TransactionResult:
         op = "adopt" if confirmed.adopted else str(confirmed.entry.op)
         return TransactionResult(Outcome.APPLIED, op, confirmed.output, confirmed.entry.seq, confirmed.entry.execution)
-
-    # --- Try ----------------------------------------------------------------------------------------------------
-
-    def _stage(self) -> Staging:
-        """The staging area; its intent is durable before the first byte (phase A)."""
-        if self._staging is None:
-            self._intent = replace(self._intent, created=self._repo.seams.clock.now())  # its lease starts here
-            self._intents.open(self._intent)
-            self._staging = self._repo.staging(self.execution)
-            self._repo.seams.threads.start(f"beat-{self.execution}", self._beat)
-            # Intent first, then the check (D3): a collector that missed the intent has condemned the commit by now.
-            self._repo.refuse_condemned([self._input.id, *self._intent.pins])
-        return self._staging
-
-    def _declare(self, dataset: str) -> None:
-        if dataset not in self._datasets:
-            self._datasets.append(dataset)
-            self._intents.declare(self._intent, len(self._datasets), dataset)
-
-    def _new_id(self) -> str:
-        return self._repo.seams.ids.execution()
-
-    def _beat(self) -> None:
-        while not self._stop_beating.wait(self._intent.lease / 3):
-            try:
-                self._intents.beat(self.execution)
-            except StoreError as error:
-                log.warning("transaction %s could not renew its lease: %s", self.execution, error)
-
-    def _candidate(self, verdict: Verdict) -> Candidate:
-        return Candidate(self._intent, verdict, self.execution, self._intent.actor, owner=True)
 
     def _dropping(self) -> bool:
         """Whether writes are dropped, because the key was applied before. Also the check that the block is open."""
