@@ -111,6 +111,10 @@ class Verdict:
     reads: tuple[str, ...] = ()
     datasets: tuple[str, ...] = ()
     why: str = ""
+    result: Any = None
+    """What the step reports: an attempt that resumes this one does not run the body again."""
+    guards: tuple[Any, ...] = ()
+    """The guard verdicts on the staged content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +302,7 @@ def _decode(kind: type[R], key: str, data: bytes) -> R:
         if "owner" in value:
             value["owner"] = Owner(**value["owner"])
         for each in fields(kind):  # type: ignore[arg-type]
-            if isinstance(value.get(each.name), list):
+            if each.name != "result" and isinstance(value.get(each.name), list):
                 value[each.name] = tuple(value[each.name])
         return kind(**value)
     except (ValueError, TypeError) as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from fenceline.errors import FencelineError, ObjectDamaged, ObjectMissing
 from fenceline.repo.merge import Unit, merge, merge_datasets
@@ -17,14 +18,31 @@ from fenceline.txn.intent import Intent, IntentStore, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sealed commit, and everything Confirm needs to publish it: for its owner, or for a sweep that finishes it."""
+    """Something to publish, and everything Confirm needs for it: by its owner, by a retry, or by a sweep."""
 
     intent: Intent
-    verdict: Verdict
+    """Whose turn it is: branch, input, base, and for a task's attempt also step, txn and attempt."""
+    verdict: Verdict | None
+    """What was sealed; None for an attempt that changed nothing."""
     by: str
     actor: str
     owner: bool
-    """Its own execution: may merge appends to one dataset. A sweep cannot validate them, so for it they conflict."""
+    """By its own execution, which may merge appends to one dataset. Nobody else can validate them."""
+    staged: str | None = None
+    """The execution that was sealed, where it is not the intent's own: a retry resumes it."""
+    reads: tuple[str, ...] = ()
+    """What an attempt that changed nothing has read."""
+    result: Any = None
+    """What a step reports; goes into the entry."""
+    serial: bool = False
+    attempt_fence: Callable[[], None] = lambda: None
+    """Raises when the orchestrator has given the attempt up (R2)."""
+    only_adopt: bool = False
+    """Nothing was run: an earlier outcome is to be adopted or reported, and anything else is a refusal."""
+
+    @property
+    def execution(self) -> str | None:
+        return None if self.verdict is None else self.staged or self.intent.execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +60,20 @@ class Confirmed:
     entry: RefEntry
     output: str
     adopted: bool
+    result: Any = None
 
 
 def look_back(repo: Repository, intents: IntentStore, intent: Intent) -> Confirmed | Refused | None:
     """What the log says of a key before anything is staged; None if it was never applied."""
-    earlier = earlier_moves(repo, intents, intent)
-    if not earlier:
+    known = _known(repo, intents, intent)
+    if not known.earlier:
         return None
-    return _early(repo, intent, *_judge(repo, intent, earlier, overlap=None))
+    return _early(repo, intent, *_judge(repo, intent, known, None))
+
+
+def look_back_step(repo: Repository, intents: IntentStore, intent: Intent, serial: bool) -> Decision:
+    """Decide for a step before its body runs, with nothing staged: `report`, `adopt` and `fail` are final already."""
+    return _judge(repo, intent, _known(repo, intents, intent), None, serial)[0]
 
 
 def _early(repo: Repository, intent: Intent, decision: Decision, head: Head | None) -> Confirmed | Refused | None:
@@ -60,38 +84,61 @@ def _early(repo: Repository, intent: Intent, decision: Decision, head: Head | No
 
 def foresee(repo: Repository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused | None:
     """Decide once before sealing: what is refused or adopted already now can still be aborted without a fence entry."""
-    earlier = earlier_moves(repo, intents, candidate.intent)
-    return _early(repo, candidate.intent, *_judge(repo, candidate.intent, earlier, Overlap(repo, candidate)))
+    known = _known(repo, intents, candidate.intent)
+    return _early(repo, candidate.intent, *_judge(repo, candidate.intent, known, Overlap(repo, candidate)))
 
 
 def confirm(repo: Repository, intents: IntentStore, candidate: Candidate) -> Confirmed | Refused:
-    """Section 4 of the protocol for a direct transaction. The caller has sealed; nothing else is visible yet."""
+    """Section 4 of the protocol: read the log, decide, fence, write one entry; again if the write was lost.
+
+    The caller has sealed what it wants to publish; nothing of it is visible before the entry stands.
+    """
     intent = candidate.intent
-    earlier = earlier_moves(repo, intents, intent)
+    known = _known(repo, intents, intent)
     overlap = Overlap(repo, candidate)
     contention = 0
     while True:
-        decision, head = _judge(repo, intent, earlier, overlap)
-        if decision.answer == "adopt":
-            return _adopted(repo, intent, decision)
-        if decision.answer != "publish" or head is None or decision.parent is None:
+        decision, head = _judge(repo, intent, known, overlap, candidate.serial)
+        if decision.answer == "fail" or head is None:
             return Refused(decision, head)
-        commit = _on_parent(repo, candidate, head.commit)
-        entry = RefEntry(
-            seq=head.seq + 1,
-            op=Op(candidate.verdict.op),
-            commit=commit.id,
-            output=commit.id,
-            execution=intent.execution,
-            txn=intent.txn,
-            by=candidate.by,
-            actor=candidate.actor,
-            time=repo.seams.clock.now(),
-        )
+        if candidate.only_adopt and decision.answer not in ("adopt", "report"):
+            return Refused(replace(decision, answer="fail", why="the outcome to adopt was moved away meanwhile"), head)
+        if decision.answer == "report" or (decision.answer == "adopt" and intent.step is None):
+            return _adopted(repo, intent, decision)
+        candidate.attempt_fence()  # R2: after the decision, before every write
+        entry = _entry(repo, candidate, decision, head)
         if repo.branch_log.append(intent.branch, entry):
-            return Confirmed(entry, commit.id, adopted=False)
+            return Confirmed(entry, entry.output or "", decision.answer == "adopt", entry.result)
         contention += 1
         repo.seams.clock.sleep(min(0.001 * 2**contention, 0.1) * repo.seams.random.random())
+
+
+def _entry(repo: Repository, candidate: Candidate, decision: Decision, head: Head) -> RefEntry:
+    """The entry that a decision calls for."""
+    intent = candidate.intent
+    commit, output, result = head.commit.id, decision.output, candidate.result
+    if decision.answer == "adopt":
+        result = decision.entry.result if decision.entry else repo.commit(output or "").result
+    elif decision.answer == "relocate" and output is not None:
+        commit = decision.parent or ""  # a no-op over its own abandoned publication: back to what was below it
+    elif decision.answer in ("publish", "relocate"):
+        commit = output = _on_parent(repo, candidate, repo.commit(decision.parent or "")).id
+    verdict = candidate.verdict
+    op = Op(verdict.op) if decision.answer == "publish" and verdict else Op(decision.answer)
+    return RefEntry(
+        seq=head.seq + 1,
+        op=op,
+        commit=commit,
+        output=output,
+        execution=candidate.execution if op in MOVES else None,
+        step=intent.step,
+        txn=intent.txn,
+        attempt=intent.attempt,
+        by=candidate.by,
+        actor=candidate.actor,
+        time=repo.seams.clock.now(),
+        result=result,
+    )
 
 
 def settle(repo: Repository, intent: Intent) -> RefEntry | None:
@@ -155,21 +202,54 @@ def _adopted(repo: Repository, intent: Intent, decision: Decision) -> Confirmed:
     assert decision.entry is not None
     assert decision.output is not None
     repo.branch_log.make_durable(intent.branch, decision.entry.seq)  # before it is reported (INV-6)
-    return Confirmed(decision.entry, decision.output, adopted=True)
+    return Confirmed(decision.entry, decision.output, decision.answer == "adopt", decision.entry.result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What of the log must be read besides what comes after the base."""
+
+    earlier: Sequence[RefEntry]
+    """With a key: the moves that carried it before."""
+    since: int
+    """The number behind which the log is read."""
+
+
+def _known(repo: Repository, intents: IntentStore, intent: Intent) -> _Known:
+    if intent.step is None:
+        return _Known(earlier_moves(repo, intents, intent), intent.base)
+    return _Known((), _became_head(repo, intents, intent) - 1)
+
+
+def _became_head(repo: Repository, intents: IntentStore, intent: Intent) -> int:
+    """The number of the entry with which a step's input first became head: its outcomes cannot be older."""
+    record = intents.record(repo.commit(intent.input).execution)
+    if record is not None and record.branch == intent.branch and record.commit == intent.input and record.entry:
+        return record.entry
+    entries = repo.branch_log.entries(intent.branch, 0, intent.base)
+    return next((e.seq for e in entries if e.commit == intent.input), 1)
 
 
 def _judge(
-    repo: Repository, intent: Intent, earlier: Sequence[RefEntry], overlap: Overlap | None
+    repo: Repository, intent: Intent, known: _Known, overlap: Overlap | None, serial: bool = False
 ) -> tuple[Decision, Head | None]:
     """Read what the decision needs, and decide. Without an overlap: look-back, where nothing is staged yet."""
     last = repo.branch_log.last(intent.branch)
-    since = repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)
+    earlier, since = known.earlier, repo.branch_log.entries(intent.branch, known.since, last.seq if last else 0)
     head = repo.head_at(intent.branch, last)
-    staged = intent.execution if overlap else None
-    me = Me(intent.input, intent.base, intent.step, intent.txn, intent.attempt, staged, rebase=intent.rebase)
+    me = Me(
+        input=intent.input,
+        base=intent.base,
+        step=intent.step,
+        txn=intent.txn,
+        attempt=intent.attempt,
+        staged=overlap.execution if overlap else None,
+        rebase=intent.rebase,
+        serial=serial,
+    )
     if head is None:
         return decide([*earlier, *since], Line(False, None, frozenset()), me), None
-    outputs = {e.output for e in (*earlier, *since) if e.txn and e.txn == intent.txn and e.output}
+    outputs = {e.output for e in (*earlier, *since) if e.output and _mine(e, intent)}
     standing = frozenset(output for output in outputs if repo.stands(output, head.commit))
     lost = [e.seq for e in earlier if e.output not in standing]
     if lost:  # what moved it away lies between it and our base: read that too, so that the answer can name it
@@ -178,6 +258,12 @@ def _judge(
     commits = (LineCommit(c.id, c.parents, c.step, c.txn, _disjoint(intent, overlap, c)) for c in after or ())
     line = Line(True, None if after is None else tuple(commits), standing)
     return decide([*earlier, *since], line, me), head
+
+
+def _mine(entry: RefEntry, intent: Intent) -> bool:
+    return (intent.txn is not None and entry.txn == intent.txn) or (
+        intent.step is not None and entry.step == intent.step
+    )
 
 
 def _disjoint(intent: Intent, overlap: Overlap | None, commit: Commit) -> bool:
@@ -192,8 +278,14 @@ class Overlap:
         self._candidate = candidate
         self._known: dict[str, list[str]] = {}
 
+    @property
+    def execution(self) -> str | None:
+        return self._candidate.execution
+
     @cached_property
     def _writes(self) -> dict[str, Unit]:
+        if self._candidate.verdict is None:
+            return {}
         start = self._repo.commit(self._candidate.intent.input)
         staged = self._repo.commit(self._candidate.verdict.commit or "")
         return {unit.path: unit for unit in self._repo.changes(start, staged)}
@@ -204,7 +296,8 @@ class Overlap:
 
     @cached_property
     def _reads(self) -> PathSet:
-        return PathSet(self._candidate.verdict.reads)
+        verdict = self._candidate.verdict
+        return PathSet(self._candidate.reads if verdict is None else verdict.reads)
 
     def paths(self, commit: Commit) -> list[str]:
         """The paths that the commit changed and the candidate touched."""
@@ -237,11 +330,12 @@ def _on_parent(repo: Repository, candidate: Candidate, parent: Commit) -> Commit
     What a rebase writes goes under the staged execution's id and fresh names, so that an owner and several sweeps
     doing it at once never share an object; the log lets one of them through (R5).
     """
+    assert candidate.verdict is not None
     staged = repo.commit(candidate.verdict.commit or "")
     start = repo.commit(candidate.intent.input)
     if parent.id == start.id:
         return staged
-    staging = repo.staging(candidate.intent.execution)
+    staging = repo.staging(staged.execution)
     edits, conflicts = merge(repo.diff(start, parent), repo.diff(start, staged), job=f"{staged.execution}-rebase")
     if conflicts:
         raise FencelineError(f"rebase of {staged.id} conflicts although the decision allowed it: {conflicts}")

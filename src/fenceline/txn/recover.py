@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from fenceline.errors import FencelineError, NotFound, ObjectDamaged, ObjectMissing, StoreError
-from fenceline.repo.model import SYSTEM_RECOVERY, Op, RefEntry
+from fenceline.repo.model import OUTCOMES, SYSTEM_RECOVERY, Op, RefEntry
 from fenceline.repo.port import Repository
 from fenceline.seams import Running, Signal
 from fenceline.txn.intent import Intent, IntentStore, Record, Verdict
@@ -21,6 +21,9 @@ from fenceline.txn.publish import Candidate, Confirmed, Refused, confirm, fence,
 from fenceline.txn.records import aborted_record, end_record
 
 log = logging.getLogger(__name__)
+
+ATTEMPT_RETENTION = 7 * 24 * 3600.0
+"""How long a sealed attempt waits for its step to come back, in seconds."""
 
 
 class Class(StrEnum):
@@ -107,13 +110,25 @@ def _decide_intent(repo: Repository, intents: IntentStore, intent: Intent, by: s
     if decided is not None:
         return _end(repo, intents, intent, verdict, decided, by, Class.ALREADY_PUBLISHED)
     if intent.step is not None:
-        return Swept(intent.execution, Class.ROLLED_PAST_EXPECTED, "left", intent.branch, "for the step's next attempt")
+        return _sweep_attempt(repo, intents, intent, verdict, by)
     repo.check_staged(repo.commit(verdict.commit or ""))
     outcome = confirm(repo, intents, Candidate(intent, verdict, by, SYSTEM_RECOVERY, owner=False))
     if isinstance(outcome, Confirmed) and not outcome.adopted:
         return _end(repo, intents, intent, verdict, outcome.entry, by, Class.ROLLED_PAST_EXPECTED)
     decided = fence(repo, intent, by, SYSTEM_RECOVERY, _why(outcome))
     return _end(repo, intents, intent, verdict, decided, by, _unexpected(outcome))
+
+
+def _sweep_attempt(repo: Repository, intents: IntentStore, intent: Intent, verdict: Verdict, by: str) -> Swept:
+    """A sealed attempt is left for the step's next one, until the step has an outcome without it, or long after."""
+    last = repo.branch_log.last(intent.branch)
+    entries = repo.branch_log.entries(intent.branch, intent.base, last.seq if last else 0)
+    over = any(e.step == intent.step and e.op in OUTCOMES for e in entries)
+    if not over and repo.seams.clock.now() - intent.created < ATTEMPT_RETENTION:
+        return Swept(intent.execution, Class.ROLLED_PAST_EXPECTED, "left", intent.branch, "for the step's next attempt")
+    why = "its step has another outcome" if over else "no attempt came back for it"
+    decided = fence(repo, intent, by, SYSTEM_RECOVERY, why)
+    return _end(repo, intents, intent, verdict, decided, by, Class.UNEXPECTED_AT_P1)
 
 
 def _end(

@@ -44,6 +44,8 @@ class Try:
         self._staging: Staging | None = None
         self._datasets: list[str] = []
         self._jobs = 0
+        self.seal_tried = False
+        """From then on only the verdict that stands says whether this may still be cancelled."""
         self._stop_beating = repo.seams.threads.signal()
 
     @property
@@ -90,6 +92,7 @@ class Try:
         metadata: Mapping[str, str] | None = None,
         merging: Iterable[Commit] = (),
         result: Any = None,
+        guards: Iterable[Any] = (),
     ) -> Verdict | None:
         """Phase B up to the seal: tree, commit, everything durable (INV-2). None where the result equals the input."""
         if self._staging is None:
@@ -121,10 +124,13 @@ class Try:
             op=str(Op.MERGE if others else Op.PUBLISH),
             reads=tuple(self.tree.reads.coarsened(MOST_READS)),
             datasets=tuple(self._datasets),
+            result=result,
+            guards=tuple(guards),
         )
 
     def seal(self, verdict: Verdict) -> None:
         """Win the verdict `sealed`, or fail with nothing published."""
+        self.seal_tried = True
         try:
             standing = self._intents.seal(self.intent, verdict)
         except OutcomeUnknown as error:

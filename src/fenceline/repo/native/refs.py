@@ -46,6 +46,18 @@ ENTRY = {
         before="sealed and undecided: the next sweep decides it",
         after="fenced: it can never be published; the next sweep deletes what was staged and records it",
     ),
+    Op.ADOPT: failpoints.effect(
+        "entry.adopt",
+        "the ref entry with which a retry takes over what its step published before",
+        before="the earlier outcome stands; the next attempt adopts it",
+        after="adopted: the next attempt reports the same outcome",
+    ),
+    Op.NOOP: failpoints.effect(
+        "entry.noop",
+        "the ref entry of a step that changed nothing",
+        before="no outcome yet; the next attempt runs the body again",
+        after="the outcome stands: the next attempt adopts it",
+    ),
     Op.DELETE: failpoints.effect(
         "entry.delete",
         "the ref entry that deletes a branch or tag",

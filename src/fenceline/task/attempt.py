@@ -1,0 +1,343 @@
+"""The life of one attempt, top to bottom: the protocol's section 3, readable as code.
+
+validate → look back → workspace → pre guards → body → result model → post guards → diff → attempt fence → Try →
+Confirm (with the second attempt fence) → COMPLETED → cleanup.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from fenceline.api import Repository
+from fenceline.errors import ContractError, FencelineError, OutcomeUnknown, PublishFenceError, StoreError
+from fenceline.repo.model import Commit
+from fenceline.seams import Seams
+from fenceline.task.contract import TaskDefinition
+from fenceline.task.lease import Lease
+from fenceline.task.orchestrator import HandedOut, Orchestrator, attempt_fence
+from fenceline.task.result import Phase, TaskResult, status_of
+from fenceline.task.spaces import Space, open_space
+from fenceline.txn.explain import aborted_by_sweep, refusal, unknown
+from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict
+from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, look_back_step
+from fenceline.txn.step import Resumable, finish_resumed, resumable, step_txn
+from fenceline.txn.trying import Try
+
+log = logging.getLogger(__name__)
+
+OnPhase = Callable[[Phase], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceInput:
+    """Which repository, branch and commit a workspace task is handed."""
+
+    repository: str
+    branch: str
+    ref: str
+
+    def output(self, commit: str) -> dict[str, str]:
+        return {"repository": self.repository, "branch": self.branch, "ref_type": "commit", "ref": commit}
+
+
+@dataclass(slots=True)
+class _Course:
+    """Where an attempt is: the failure table needs the phase in which it failed."""
+
+    on_phase: OnPhase
+    phase: Phase = Phase.VALIDATE
+
+    def enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.on_phase(phase)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRunner:
+    """Runs attempts of tasks against repositories and an orchestrator."""
+
+    repositories: Callable[[str], Repository]
+    """The repository that an input's `repository` names."""
+    orchestrator: Orchestrator
+    workspace_root: Path
+    actor: str | None = None
+    seams: Seams = field(default_factory=Seams)
+    lease: float = DEFAULT_LEASE
+    on_phase: OnPhase = lambda phase: None
+
+    def run(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> TaskResult:
+        """One attempt. Never raises: whatever happens becomes a result, by the failure table."""
+        course = _Course(self.on_phase)
+        lease = Lease(self.orchestrator, attempt, self.seams, definition.heartbeat_interval)
+        try:
+            with lease:
+                return self._run(definition, attempt, course, lease)
+        except Exception as error:  # a body may raise anything
+            log.warning(
+                "attempt %s of %s failed in %s",
+                attempt.identity.attempt,
+                attempt.identity.step,
+                course.phase,
+                exc_info=True,
+            )
+            return TaskResult.failed(status_of(course.phase, error), error)
+
+    def _run(
+        self, definition: TaskDefinition[Any, Any], attempt: HandedOut, course: _Course, lease: Lease
+    ) -> TaskResult:
+        place, params = validate(definition, attempt.input)
+        if place is None:
+            course.enter(Phase.BODY)
+            result = definition.function(params)
+            course.enter(Phase.RESULT_MODEL)
+            return TaskResult.completed(None, checked(definition, result))
+        step = _Step(self, definition, attempt, place, params, lease)
+
+        course.enter(Phase.LOOK_BACK)
+        if step.writable:
+            done = step.look_back(course)
+            if done is not None:
+                return done
+        course.enter(Phase.MATERIALISE)
+        space = step.open()
+        try:
+            course.enter(Phase.PRE_GUARDS)
+            space.guard("pre")
+            course.enter(Phase.BODY)
+            result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
+            course.enter(Phase.RESULT_MODEL)
+            value = checked(definition, result)
+            course.enter(Phase.POST_GUARDS)
+            verdicts = space.guard("post")
+            if not step.writable:
+                return TaskResult.completed(place.output(place.ref), value)
+            course.enter(Phase.FENCE)
+            step.fence()
+            course.enter(Phase.STAGE)
+            sealed = step.stage(space, value, verdicts)
+            course.enter(Phase.PUBLISH if sealed else Phase.NOOP_CHECK)
+            return step.confirm(sealed, value)
+        except BaseException as error:
+            step.cancel(error)
+            raise
+        finally:
+            step.close()
+            space.close()
+
+
+class _Step:
+    """One attempt's dealings with its repository."""
+
+    def __init__(
+        self,
+        runner: AttemptRunner,
+        definition: TaskDefinition[Any, Any],
+        attempt: HandedOut,
+        place: WorkspaceInput,
+        params: BaseModel,
+        lease: Lease,
+    ) -> None:
+        assert definition.spec is not None
+        self._runner, self._definition, self._attempt, self._lease = runner, definition, attempt, lease
+        self._place = place
+        self._spec = definition.spec
+        self._repo = runner.repositories(place.repository).native
+        self._intents = IntentStore(self._repo.objects, self._repo.seams)
+        self._input: Commit = self._repo.resolve(place.ref)
+        last = self._repo.branch_log.last(place.branch)
+        identity = attempt.identity
+        self._intent = Intent(
+            execution=self._repo.seams.ids.execution(),
+            kind="step",
+            actor=runner.actor or self._repo.seams.actor(),
+            branch=place.branch,
+            base=last.seq if last else 0,
+            input=self._input.id,
+            txn=step_txn(
+                identity,
+                definition.name,
+                definition.version,
+                self._repo.id,
+                place.branch,
+                self._input.id,
+                params.model_dump(mode="json"),
+            ),
+            rebase=self._spec.on_conflict == "rebase",
+            created=self._repo.seams.clock.now(),
+            lease=runner.lease,
+            owner=self._repo.seams.owner(),
+            step=identity.step,
+            attempt=identity.attempt,
+        )
+        self._try = Try(self._repo, self._intents, self._intent, self._input, before_first_byte=self.fence)
+
+    @property
+    def writable(self) -> bool:
+        return not self._spec.read_only
+
+    def fence(self) -> None:
+        """The attempt fence: a lost lease or an orchestrator that moved on stops everything."""
+        self._lease.check()
+        attempt_fence(self._runner.orchestrator, self._attempt)
+
+    def look_back(self, course: _Course) -> TaskResult | None:
+        """What earlier attempts of this step left: an outcome to report or adopt, or a sealed commit to resume."""
+        decision = look_back_step(self._repo, self._intents, self._intent, self._serial)
+        if decision.answer in ("report", "adopt"):
+            course.enter(Phase.PUBLISH)
+            outcome = self._confirm(replace(self._candidate(None, None), only_adopt=True))
+            return TaskResult.completed(self._place.output(outcome.output), outcome.result)
+        if decision.answer == "fail":
+            raise refusal(self._repo, self._intent, Refused(decision, None), None)
+        left = resumable(self._repo, self._intents, self._intent.txn or "")
+        if left is None:
+            return None
+        course.enter(Phase.PUBLISH)
+        return self._resume(left)
+
+    def open(self) -> Space:
+        return open_space(
+            self._definition,
+            self._repo,
+            self._try,
+            self._runner.workspace_root,
+            self._attempt.identity,
+            self._runner.seams,
+        )
+
+    def stage(self, space: Space, value: Any, verdicts: list[Any]) -> Verdict | None:
+        """Only what changed is staged; then sealed. None for a no-op, which stages nothing and opens no intent."""
+        space.stage()
+        try:
+            verdict = self._try.complete(self._message(), result=value, guards=verdicts)
+        except StoreError as error:
+            if self._try.swept():
+                raise aborted_by_sweep(self._intent) from error
+            raise
+        if verdict is None:
+            if self._try.started:
+                self._try.abort("nothing changed")
+            return None
+        self._try.seal(verdict)
+        return verdict
+
+    def confirm(self, verdict: Verdict | None, value: Any) -> TaskResult:
+        """Section 4. What was sealed stays for the next attempt if this one may not publish it."""
+        outcome = self._confirm(self._candidate(verdict, value))
+        if verdict is not None:
+            if outcome.entry.execution == self._intent.execution:
+                self._try.finish(outcome.entry, verdict)
+            else:  # another execution of this step was first; ours can never be needed
+                self._try.fence(verdict, "its step has another outcome")
+        return TaskResult.completed(self._place.output(outcome.output), outcome.result)
+
+    def _resume(self, left: Resumable) -> TaskResult:
+        candidate = Candidate(
+            self._intent,
+            left.verdict,
+            by=self._intent.execution,
+            actor=self._intent.actor,
+            owner=False,
+            staged=left.intent.execution,
+            result=left.verdict.result,
+            serial=self._serial,
+            attempt_fence=self.fence,
+        )
+        outcome = self._confirm(candidate)
+        if outcome.entry.execution == left.intent.execution:
+            finish_resumed(self._repo, self._intents, left, outcome.entry, self._intent.execution)
+        return TaskResult.completed(self._place.output(outcome.output), outcome.result)
+
+    def _confirm(self, candidate: Candidate) -> Confirmed:
+        try:
+            outcome = confirm(self._repo, self._intents, candidate)
+        except OutcomeUnknown as error:
+            raise unknown(self._intent, error) from error
+        if isinstance(outcome, Refused):
+            overlap = Overlap(self._repo, candidate) if candidate.verdict else None
+            raise _as_fence(refusal(self._repo, self._intent, outcome, overlap))
+        return outcome
+
+    def _candidate(self, verdict: Verdict | None, value: Any) -> Candidate:
+        return Candidate(
+            self._intent,
+            verdict,
+            by=self._intent.execution,
+            actor=self._intent.actor,
+            owner=True,
+            reads=tuple(self._try.tree.reads),
+            result=value,
+            serial=self._serial,
+            attempt_fence=self.fence,
+        )
+
+    @property
+    def _serial(self) -> bool:
+        return self._spec.fence == "serial"
+
+    def _message(self) -> str:
+        identity = self._attempt.identity
+        return f"{self._definition.name} ({identity.reference}, run {identity.workflow})"
+
+    def cancel(self, error: BaseException) -> None:
+        """What was not sealed goes; what was sealed stays for the next attempt."""
+        if not self._try.seal_tried:
+            self._try.cancel(error)
+
+    def close(self) -> None:
+        self._try.close()
+
+
+def _as_fence(error: FencelineError) -> FencelineError:
+    """A step never rebases by hand: whatever stood in its way is a publish fence that names it."""
+    if isinstance(error, PublishFenceError):
+        return error
+    return PublishFenceError(
+        error.message,
+        hint="restart the run from this step on the new head (fenceline runs restart-from), or let it rebase",
+        **error.context,
+    )
+
+
+def validate(definition: TaskDefinition[Any, Any], given: Any) -> tuple[WorkspaceInput | None, BaseModel]:
+    """Exactly `workspace` and `params` for a workspace task, exactly `params` for a workspace-free one."""
+    expected = {"params"} if definition.kind == "none" else {"workspace", "params"}
+    if not isinstance(given, dict) or set(given) != expected:
+        found = sorted(given) if isinstance(given, dict) else type(given).__name__
+        raise ContractError(f"the input of {definition.name} has {found}", hint=f"it takes exactly {sorted(expected)}")
+    try:
+        params = definition.params_model.model_validate(given["params"])
+    except ValidationError as error:
+        raise ContractError(f"params of {definition.name}: {_readable(error)}", hint="see fenceline check") from error
+    if definition.kind == "none":
+        return None, params
+    place = given["workspace"]
+    wanted = {"repository", "branch", "ref_type", "ref"}
+    if not isinstance(place, dict) or not wanted <= set(place) or place["ref_type"] != "commit":
+        raise ContractError(
+            f"the workspace of {definition.name} cannot be read", hint=f"it has {sorted(wanted)}, and ref_type 'commit'"
+        )
+    return WorkspaceInput(place["repository"], place["branch"], place["ref"]), params
+
+
+def checked(definition: TaskDefinition[Any, Any], result: Any) -> Any:
+    """The result as JSON, if it is what the task says it returns."""
+    if not isinstance(result, definition.result_model):
+        raise ContractError(
+            f"{definition.name} returned {type(result).__name__}",
+            hint=f"it must return {definition.result_model.__name__}",
+        )
+    return result.model_dump(mode="json")
+
+
+def _readable(error: ValidationError) -> str:
+    """Which fields are wrong and why, without their values: they may be secret."""
+    return "; ".join(
+        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg']}" for e in error.errors(include_input=False)
+    )
