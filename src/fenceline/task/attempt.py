@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from fenceline.api import Repository
 from fenceline.errors import ContractError, FencelineError, OutcomeUnknown, PublishFenceError, StoreError
 from fenceline.repo.model import Commit
+from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.lease import Lease
 from fenceline.task.orchestrator import HandedOut, Orchestrator, attempt_fence
-from fenceline.task.result import Phase, TaskResult, status_of
+from fenceline.task.result import Phase, TaskResult, secrets_of, status_of
 from fenceline.task.spaces import Space, open_space
 from fenceline.txn.explain import aborted_by_sweep, refusal, unknown
 from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict
@@ -52,6 +52,7 @@ class _Course:
 
     on_phase: OnPhase
     phase: Phase = Phase.VALIDATE
+    secrets: frozenset[str] = frozenset()
 
     def enter(self, phase: Phase) -> None:
         self.phase = phase
@@ -62,7 +63,7 @@ class _Course:
 class AttemptRunner:
     """Runs attempts of tasks against repositories and an orchestrator."""
 
-    repositories: Callable[[str], Repository]
+    repositories: Callable[[str], NativeRepository]
     """The repository that an input's `repository` names."""
     orchestrator: Orchestrator
     workspace_root: Path
@@ -78,25 +79,25 @@ class AttemptRunner:
         try:
             with lease:
                 return self._run(definition, attempt, course, lease)
-        except Exception as error:  # a body may raise anything
-            log.warning(
-                "attempt %s of %s failed in %s",
-                attempt.identity.attempt,
-                attempt.identity.step,
-                course.phase,
-                exc_info=True,
-            )
-            return TaskResult.failed(status_of(course.phase, error), error)
+        except Exception as error:  # noqa: BLE001 - a body may raise anything, and every error becomes a result
+            return self._failed(attempt, course, error)
+
+    def _failed(self, attempt: HandedOut, course: _Course, error: Exception) -> TaskResult:
+        """By the failure table. Secrets are blotted out of the reason and of the log."""
+        result = TaskResult.failed(status_of(course.phase, error), error, phase=course.phase, secrets=course.secrets)
+        log.warning("attempt %s of %s: %s", attempt.identity.attempt, attempt.identity.step, result.reason)
+        return result
 
     def _run(
         self, definition: TaskDefinition[Any, Any], attempt: HandedOut, course: _Course, lease: Lease
     ) -> TaskResult:
         place, params = validate(definition, attempt.input)
+        course.secrets = secrets_of(params)
         if place is None:
             course.enter(Phase.BODY)
             result = definition.function(params)
             course.enter(Phase.RESULT_MODEL)
-            return TaskResult.completed(None, checked(definition, result))
+            return TaskResult.completed(None, definition.result_from(result))
         step = _Step(self, definition, attempt, place, params, lease)
 
         course.enter(Phase.LOOK_BACK)
@@ -112,7 +113,7 @@ class AttemptRunner:
             course.enter(Phase.BODY)
             result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
             course.enter(Phase.RESULT_MODEL)
-            value = checked(definition, result)
+            value = definition.result_from(result)
             course.enter(Phase.POST_GUARDS)
             verdicts = space.guard("post")
             if not step.writable:
@@ -120,9 +121,9 @@ class AttemptRunner:
             course.enter(Phase.FENCE)
             step.fence()
             course.enter(Phase.STAGE)
-            sealed = step.stage(space, value, verdicts)
+            sealed = step.stage(space, value.model_dump(mode="json"), [v.as_dict() for v in verdicts])
             course.enter(Phase.PUBLISH if sealed else Phase.NOOP_CHECK)
-            return step.confirm(sealed, value)
+            return step.confirm(sealed, value.model_dump(mode="json"))
         except BaseException as error:
             step.cancel(error)
             raise
@@ -147,7 +148,7 @@ class _Step:
         self._runner, self._definition, self._attempt, self._lease = runner, definition, attempt, lease
         self._place = place
         self._spec = definition.spec
-        self._repo = runner.repositories(place.repository).native
+        self._repo = runner.repositories(place.repository)
         self._intents = IntentStore(self._repo.objects, self._repo.seams)
         self._input: Commit = self._repo.resolve(place.ref)
         last = self._repo.branch_log.last(place.branch)
@@ -188,13 +189,13 @@ class _Step:
 
     def look_back(self, course: _Course) -> TaskResult | None:
         """What earlier attempts of this step left: an outcome to report or adopt, or a sealed commit to resume."""
-        decision = look_back_step(self._repo, self._intents, self._intent, self._serial)
+        decision, head = look_back_step(self._repo, self._intents, self._intent, self._serial)
         if decision.answer in ("report", "adopt"):
             course.enter(Phase.PUBLISH)
             outcome = self._confirm(replace(self._candidate(None, None), only_adopt=True))
             return TaskResult.completed(self._place.output(outcome.output), outcome.result)
         if decision.answer == "fail":
-            raise refusal(self._repo, self._intent, Refused(decision, None), None)
+            raise _as_fence(refusal(self._repo, self._intent, Refused(decision, head), None))
         left = resumable(self._repo, self._intents, self._intent.txn or "")
         if left is None:
             return None
@@ -311,10 +312,7 @@ def validate(definition: TaskDefinition[Any, Any], given: Any) -> tuple[Workspac
     if not isinstance(given, dict) or set(given) != expected:
         found = sorted(given) if isinstance(given, dict) else type(given).__name__
         raise ContractError(f"the input of {definition.name} has {found}", hint=f"it takes exactly {sorted(expected)}")
-    try:
-        params = definition.params_model.model_validate(given["params"])
-    except ValidationError as error:
-        raise ContractError(f"params of {definition.name}: {_readable(error)}", hint="see fenceline check") from error
+    params: BaseModel = definition.params_from(given["params"])
     if definition.kind == "none":
         return None, params
     place = given["workspace"]
@@ -324,20 +322,3 @@ def validate(definition: TaskDefinition[Any, Any], given: Any) -> tuple[Workspac
             f"the workspace of {definition.name} cannot be read", hint=f"it has {sorted(wanted)}, and ref_type 'commit'"
         )
     return WorkspaceInput(place["repository"], place["branch"], place["ref"]), params
-
-
-def checked(definition: TaskDefinition[Any, Any], result: Any) -> Any:
-    """The result as JSON, if it is what the task says it returns."""
-    if not isinstance(result, definition.result_model):
-        raise ContractError(
-            f"{definition.name} returned {type(result).__name__}",
-            hint=f"it must return {definition.result_model.__name__}",
-        )
-    return result.model_dump(mode="json")
-
-
-def _readable(error: ValidationError) -> str:
-    """Which fields are wrong and why, without their values: they may be secret."""
-    return "; ".join(
-        f"{'.'.join(map(str, e['loc'])) or '(whole)'}: {e['msg']}" for e in error.errors(include_input=False)
-    )

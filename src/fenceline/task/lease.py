@@ -41,7 +41,8 @@ class Lease:
     def check(self) -> None:
         if self._lost is not None:
             raise StaleAttemptError(
-                f"attempt {self._attempt.identity.attempt} of {self._attempt.identity.step} lost its lease: {self._lost}",
+                f"attempt {self._attempt.identity.attempt} of {self._attempt.identity.step} lost its lease: "
+                f"{self._lost}",
                 hint="nothing was published; the orchestrator retries it",
             )
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fenceline.task.result import TaskResult
-
 from fenceline.errors import StaleAttemptError
+from fenceline.task.result import TaskResult
 from fenceline.txn.step import StepIdentity
 
 IN_PROGRESS = "IN_PROGRESS"

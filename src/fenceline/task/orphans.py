@@ -28,7 +28,8 @@ UNKNOWN_FOR = 3600.0  # seconds for which a directory whose owner cannot be read
 _ATTEMPT, _SWEPT = "attempt.", "swept."
 _NAME = re.compile(r"attempt(\.[A-Za-z0-9_-]+){7}")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FIELD = 40  # three ids of this length, three numbers and the execution stay below the 255 bytes of a file name
+_LONGEST = {"seq": 12, "iteration": 12, "retry_count": 12}  # all fields together stay below the 255 of a file name
+_LONGEST_ID = 36  # a UUID
 
 
 def attempt_name(execution: str, identity: Mapping[str, str | int]) -> str:
@@ -39,15 +40,16 @@ def attempt_name(execution: str, identity: Mapping[str, str | int]) -> str:
             f"an attempt directory cannot be named without {', '.join(missing) or 'the execution id'}",
             hint=f"identity has the keys {', '.join(IDENTITY)}",
         )
-    return ".".join(["attempt", *(_field(str(identity[name])) for name in IDENTITY), _field(execution)])
+    return ".".join(["attempt", *(_field(name, str(identity[name])) for name in IDENTITY), _field("", execution)])
 
 
-def _field(text: str) -> str:
-    """A piece of a file name; what had to be changed or cut keeps apart by a hash."""
+def _field(name: str, text: str) -> str:
+    """A piece of a file name; what had to be changed or cut is kept apart by a hash."""
+    longest = _LONGEST.get(name, _LONGEST_ID)
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", text)
-    if plain == text and 0 < len(text) <= _FIELD:
+    if plain == text and 0 < len(text) <= longest:
         return text
-    return f"{plain[: _FIELD - 9]}-{digest(text.encode(errors='surrogateescape'))[:8]}"
+    return f"{plain[: longest - 9]}-{digest(text.encode(errors='surrogateescape'))[:8]}"
 
 
 def create_attempt(

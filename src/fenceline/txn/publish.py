@@ -71,9 +71,11 @@ def look_back(repo: Repository, intents: IntentStore, intent: Intent) -> Confirm
     return _early(repo, intent, *_judge(repo, intent, known, None))
 
 
-def look_back_step(repo: Repository, intents: IntentStore, intent: Intent, serial: bool) -> Decision:
+def look_back_step(
+    repo: Repository, intents: IntentStore, intent: Intent, serial: bool
+) -> tuple[Decision, Head | None]:
     """Decide for a step before its body runs, with nothing staged: `report`, `adopt` and `fail` are final already."""
-    return _judge(repo, intent, _known(repo, intents, intent), None, serial)[0]
+    return _judge(repo, intent, _known(repo, intents, intent), None, serial)
 
 
 def _early(repo: Repository, intent: Intent, decision: Decision, head: Head | None) -> Confirmed | Refused | None:

@@ -92,6 +92,11 @@ class Staging:
         if written:
             self._objects.persist(written)
 
+    def adopt(self, keys: Iterable[str]) -> None:
+        """Count objects that an engine wrote under this execution's id as staged: `persist` makes them durable too."""
+        for key in keys:
+            self._written[key] = None
+
     def _put_pack(self, key: str, data: bytes) -> None:
         with TREE:
             self._objects.put(key, data)

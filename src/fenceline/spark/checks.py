@@ -1,0 +1,220 @@
+"""Whether all that writes for one job writes to one disk: asked before the first write, compared after each."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
+
+from fenceline.errors import ConfigError, ContractError
+from fenceline.repo.native.local import LocalObjects
+from fenceline.seams import Seams
+from fenceline.spark.session import is_connect, runs_locally
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PATIENCE = 30.0  # seconds for every executor to answer
+_LATE = 5.0  # seconds for a shared disk to show what an executor wrote
+_PAUSE = 0.05
+_TASKS_EACH = 2
+
+_lock = threading.Lock()
+_checked: WeakKeyDictionary[object, dict[str, frozenset[str]]] = WeakKeyDictionary()
+
+
+class _Answer(NamedTuple):
+    executor: str
+    saw: bool
+    wrote: str
+
+
+def ensure_shared(session: SparkSession, objects: LocalObjects, seams: Seams) -> None:
+    """Refuse to write unless the driver and every executor see each other's files below the repository.
+
+    Executors with a disk of their own report success, and the driver finds an empty table. Asked again when executors
+    were added since.
+    """
+    if runs_locally(session):
+        return
+    owner: object = session if is_connect(session) else session.sparkContext
+    root = objects.path("")
+    with _lock:
+        known = _checked.setdefault(owner, {})
+        executors = _executors(session)
+        if root not in known or not executors <= known[root]:
+            _check(session, objects, seams)
+            known[root] = executors | _executors(session)
+
+
+def _executors(session: SparkSession) -> frozenset[str]:
+    """The ids of the executors there are now; none are known behind Connect."""
+    if is_connect(session):
+        return frozenset()
+    ids = cast(Any, session.sparkContext)._jsc.sc().getExecutorIds().mkString(",")
+    return frozenset(filter(None, ids.split(",")))
+
+
+def _check(session: SparkSession, objects: LocalObjects, seams: Seams) -> None:
+    name = f"tmp/spark-check-{seams.ids.execution()}"
+    token = seams.ids.execution()
+    objects.put(f"{name}/driver", token.encode())
+    try:
+        _until_all_answered(session, objects, seams, name, token)
+    finally:
+        shutil.rmtree(objects.path(name), ignore_errors=True)
+
+
+def _until_all_answered(session: SparkSession, objects: LocalObjects, seams: Seams, name: str, token: str) -> None:
+    until = seams.clock.monotonic() + _PATIENCE
+    answered: set[str] = set()
+    while True:
+        for answer in _ask(session, objects.path(name), token):
+            if not answer.saw or not _appears(objects, f"{name}/{answer.wrote}", token, seams):
+                raise _not_shared(objects, answer)
+            answered.add(answer.executor)
+        wanted = len(_executors(session))
+        if answered and len(answered) >= wanted:
+            return
+        if seams.clock.monotonic() > until:
+            raise ConfigError(
+                f"{wanted - len(answered)} of {wanted} Spark executors did not answer within {_PATIENCE:.0f} s, so "
+                f"it is not known whether they share {objects.path('')} with the driver",
+                hint="wait for other jobs of this application, then run it again",
+            )
+
+
+def _appears(objects: LocalObjects, key: str, token: str, seams: Seams) -> bool:
+    """A network disk may show a new file late; one that is not shared never does."""
+    until = seams.clock.monotonic() + _LATE
+    while objects.stat(key) is None or objects.get(key) != token.encode():
+        if seams.clock.monotonic() > until:
+            return False
+        seams.clock.sleep(_PAUSE)
+    return True
+
+
+def _not_shared(objects: LocalObjects, answer: _Answer) -> ConfigError:
+    what = "does not see what the driver wrote" if not answer.saw else "wrote what the driver does not see"
+    return ConfigError(
+        f"Spark executor {answer.executor} {what} below {objects.path('')}: they do not share that directory",
+        hint="mount the same disk (NFS or the like) at that path on the driver and on every worker, "
+        "or use a local master",
+    )
+
+
+def _ask(session: SparkSession, directory: str, token: str) -> list[_Answer]:
+    """Tasks on every executor look for the driver's file, and write one of their own."""
+    slots = 8 if is_connect(session) else max(session.sparkContext.defaultParallelism, 1)
+    tasks = slots * _TASKS_EACH
+    frame = session.range(0, tasks, 1, tasks)
+    rows = frame.mapInArrow(_asking(directory, token, _PAUSE), "executor string, saw boolean, wrote string").collect()
+    return [_Answer(row["executor"], row["saw"], row["wrote"]) for row in rows]
+
+
+def _asking(directory: str, token: str, pause: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    # Defined here to be shipped by value: executors need not have this package.
+    def ask(batches: Iterator[Any]) -> Iterator[Any]:
+        import os
+        import socket
+        import time
+        import uuid
+
+        import pyarrow  # type: ignore[import-untyped]
+
+        for _ in batches:
+            pass
+        try:
+            with open(f"/proc/{os.getppid()}/stat", encoding="ascii", errors="replace") as file:
+                parent = (
+                    file.read().rpartition(")")[2].split()[1]
+                )  # the worker's parent is a daemon, its parent the JVM
+        except OSError:  # not on Linux: the working directory tells executors apart
+            parent = ""
+        try:
+            with open(f"{directory}/driver", encoding="ascii") as file:
+                saw = file.read() == token
+        except OSError:
+            saw = False
+        wrote = uuid.uuid4().hex
+        try:
+            os.makedirs(directory, exist_ok=True)
+            with open(f"{directory}/{wrote}", "w", encoding="ascii") as file:
+                file.write(token)
+        except OSError:
+            saw = False
+        time.sleep(pause)  # so that one executor cannot answer for all
+        executor = f"{socket.gethostname()} {os.getcwd()} {parent}".strip()
+        yield pyarrow.RecordBatch.from_pydict({"executor": [executor], "saw": [saw], "wrote": [wrote]})
+
+    return ask
+
+
+# --- after a write --------------------------------------------------------------------------------------------------
+
+
+def committed_files(session: SparkSession, job: str) -> int | None:
+    """How many files the committed tasks of a write say they left; None where it cannot be known.
+
+    For formats whose files do not say how many rows they hold.
+    """
+    if is_connect(session):
+        return None
+    java = cast(Any, session)._jsparkSession
+    cast(Any, session.sparkContext)._jsc.sc().listenerBus().waitUntilEmpty()
+    store = java.sharedState().statusStore()
+    executions = store.executionsList()
+    for at in range(executions.size() - 1, -1, -1):
+        execution = executions.apply(at)
+        if job in execution.physicalPlanDescription():
+            values = store.executionMetrics(execution.executionId())
+            return _largest(execution.metrics(), values)
+    return None
+
+
+def _largest(metrics: Any, values: Any) -> int | None:
+    """Replanning leaves more than one metric of that name; those that were not used are absent or 0."""
+    found: list[int] = []
+    for at in range(metrics.size()):
+        metric = metrics.apply(at)
+        value = values.get(metric.accumulatorId()) if metric.name() == "number of written files" else None
+        if value is not None and value.isDefined():
+            found.append(int(value.get().replace(",", "")))
+    return max(found, default=None)
+
+
+# --- modules --------------------------------------------------------------------------------------------------------
+
+
+def ship_module(session: SparkSession, module: ModuleType | str) -> str | None:
+    """Give a task's module to the executors of a cluster, so that functions of it can run there; what was shipped.
+
+    A module inside a package takes its whole package along. What it imports besides must be installed there.
+    """
+    name = module if isinstance(module, str) else module.__name__
+    if name == "__main__" or runs_locally(session):  # functions of a script are shipped by value
+        return None
+    top = name.partition(".")[0]
+    found = importlib.util.find_spec(top)
+    if found is None or found.origin is None:
+        raise ContractError(f"there is no module {name} to ship to executors", hint="import it first")
+    package = found.submodule_search_locations is not None
+    source = Path(found.origin).parent if package else Path(found.origin)
+    path = _zipped(source, top) if package else str(source)
+    if is_connect(session):
+        session.addArtifacts(path, pyfile=True)
+    else:
+        session.sparkContext.addPyFile(path)
+    return path
+
+
+def _zipped(package: Path, name: str) -> str:
+    target = os.path.join(tempfile.mkdtemp(prefix="fenceline-ship-"), name)
+    return shutil.make_archive(target, "zip", root_dir=package.parent, base_dir=package.name)

@@ -1,0 +1,1 @@
+"""One task attempt: what a task is, what it is given, and how what it wrote becomes visible."""

@@ -1,0 +1,617 @@
+"""`@task`: a typed function, what is declared about it, and the checks that run when its module is imported."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import json
+import os
+import re
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_type_hints,
+    overload,
+)
+
+from pydantic import BaseModel, RootModel, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import JsonSchemaMode
+
+from fenceline.errors import ContractError, FencelineError
+from fenceline.task.result import TaskFailed as TaskFailed
+from fenceline.task.result import TaskTerminalError as TaskTerminalError
+from fenceline.task.result import open_defaults, refusal_of, schema_of
+from fenceline.task.spec import BudgetWarning, PublishBudget, SpecError, TaskControls, WorkspaceSpec
+from fenceline.task.version import code_version, location, shown_path
+
+Kind: TypeAlias = Literal["none", "path", "path-object", "spark"]
+
+DEFAULT_HEARTBEAT = 10.0
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,199}")
+_REGISTRY = "__fenceline_tasks__"
+_WORKSPACES = "pathlib.Path, fenceline.Workspace or fenceline.SparkWorkspace"
+_MARKED: dict[str, Kind] = {"path-object": "path-object", "spark": "spark"}
+
+
+# --- what can go wrong --------------------------------------------------------------------------------------------
+
+
+class TaskContractError(ContractError):
+    """A task that is declared wrongly; raised when its module is imported."""
+
+    code = "contract.task"
+
+
+class InvalidParams(ContractError):
+    """Params that the task's model does not accept."""
+
+    code = "contract.params"
+
+
+class InvalidResult(ContractError):
+    """A body that returned something other than the task says."""
+
+    code = "contract.result"
+
+
+class LoadError(ContractError):
+    """A reference to tasks that leads nowhere, or to a module that cannot be imported."""
+
+    code = "contract.load"
+
+
+# --- what a task is -----------------------------------------------------------------------------------------------
+
+
+class WorkspaceLike(Protocol):
+    """`fenceline.Workspace` and `fenceline.SparkWorkspace`, known by their mark: this module imports neither."""
+
+    __fenceline_workspace__: ClassVar[str]
+
+
+W = TypeVar("W", bound=Path | WorkspaceLike)
+P = TypeVar("P", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel)
+_W_contra = TypeVar("_W_contra", bound=Path | WorkspaceLike, contravariant=True)
+_P_contra = TypeVar("_P_contra", bound=BaseModel, contravariant=True)
+_R_co = TypeVar("_R_co", bound=BaseModel, covariant=True)
+
+
+class _WorkspaceFunction(Protocol[_W_contra, _P_contra, _R_co]):
+    def __call__(self, workspace: _W_contra, params: _P_contra) -> _R_co: ...
+
+
+class _FreeFunction(Protocol[_P_contra, _R_co]):
+    def __call__(self, params: _P_contra) -> _R_co: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TaskDefinition(Generic[P, R]):
+    """A task: still the function that it was, and what the runtime must know to run it."""
+
+    function: Callable[..., R]
+    name: str
+    owner: str
+    version: str
+    """The code version: a part of the identity of what a step publishes."""
+    kind: Kind
+    """Which workspace the function takes."""
+    params_model: type[P]
+    result_model: type[R]
+    spec: WorkspaceSpec | None
+    controls: TaskControls
+    budget: PublishBudget | None
+    warnings: tuple[str, ...] = ()
+    """What was warned of when the task was declared."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def __name__(self) -> str: ...
+        @property
+        def __qualname__(self) -> str: ...
+
+    def __post_init__(self) -> None:
+        names: Iterable[str] = functools.WRAPPER_ASSIGNMENTS
+        kept = {name: getattr(self.function, name) for name in names if name != "__annotate__"}
+        vars(self).update(kept, __wrapped__=self.function)  # what functools.wraps does, on a frozen object
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name} ({self.kind}): {self.__module__}:{self.__qualname__}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # by reference, as functions are pickled
+
+    @property
+    def heartbeat_interval(self) -> float:
+        """How often a worker renews the lease of an attempt, in seconds."""
+        if self.budget is not None:
+            return self.budget.heartbeat_interval_seconds
+        return min(DEFAULT_HEARTBEAT, self.controls.response_timeout_seconds / 3)
+
+    def params_from(self, data: object) -> P:
+        """Params from JSON as the orchestrator hands it out. What is refused is told without the values."""
+        if isinstance(data, self.params_model):
+            return data
+        problem = ""
+        try:
+            return self.params_model.model_validate_json(json.dumps(data))
+        except ValidationError as error:
+            problem = refusal_of(error, self.params_model)
+        except Exception as error:  # noqa: BLE001 - a validator may raise anything, and quote a secret in it
+            problem = f"{type(error).__name__} while they were validated"
+        # raised here, outside the handler: the original error quotes its input and must not be chained to this one
+        raise InvalidParams(f"params of {self.name}: {problem}", hint=f"they are a {self.params_model.__name__}")
+
+    def result_from(self, value: object) -> R:
+        """What the body returned, if it is what the task says it returns and can be written as JSON."""
+        expected = self.result_model.__name__
+        if not isinstance(value, self.result_model):
+            raise InvalidResult(f"{self.name} returned {type(value).__name__}", hint=f"return {expected}(…)")
+        problem = ""
+        try:
+            value.model_dump(mode="json", warnings="error")
+            return value
+        except Exception as error:  # noqa: BLE001 - serialisers are the user's code
+            names = re.findall(r"field_name='(\w+)'", str(error))
+            problem = f"in {', '.join(names)}" if names else type(error).__name__
+        raise InvalidResult(
+            f"the {expected} that {self.name} returned cannot be written as JSON: {problem}",
+            hint="give every field a value of its declared type",
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """All of it as JSON can hold it, without the values of secrets."""
+        return {
+            "name": self.name,
+            "owner": self.owner,
+            "version": self.version,
+            "kind": self.kind,
+            "function": f"{self.__module__}:{self.__qualname__}",
+            "description": inspect.getdoc(self.function),
+            "params": schema_of(self.params_model, "validation"),
+            "result": schema_of(self.result_model, "serialization"),
+            "workspace": self.spec.describe() if self.spec else None,
+            "controls": self.controls.as_taskdef(),
+            "budget": self.budget.describe() if self.budget else None,
+            "warnings": list(self.warnings),
+        }
+
+
+class WorkspaceTask(TaskDefinition[P, R], Generic[W, P, R]):
+    """A task that works in a workspace: `(workspace, params) -> Result`."""
+
+    def __call__(self, workspace: W, params: P) -> R:
+        return self.function(workspace, params)
+
+
+class FreeTask(TaskDefinition[P, R]):
+    """A task that needs no repository: `(params) -> Result`."""
+
+    def __call__(self, params: P) -> R:
+        return self.function(params)
+
+
+@overload
+def task(
+    *,
+    name: str,
+    owner: str,
+    workspace: WorkspaceSpec,
+    controls: TaskControls = ...,
+    budget: PublishBudget | None = None,
+    version: str | None = None,
+) -> Callable[[_WorkspaceFunction[W, P, R]], WorkspaceTask[W, P, R]]: ...
+@overload
+def task(
+    *,
+    name: str,
+    owner: str,
+    workspace: None = None,
+    controls: TaskControls = ...,
+    budget: None = None,
+    version: str | None = None,
+) -> Callable[[_FreeFunction[P, R]], FreeTask[P, R]]: ...
+def task(
+    *bare: object,
+    name: str = "",
+    owner: str = "",
+    workspace: WorkspaceSpec | None = None,
+    controls: TaskControls = TaskControls(),
+    budget: PublishBudget | None = None,
+    version: str | None = None,
+) -> Any:
+    """Declare a task: `(workspace, params) -> Result`, or without a workspace `(params) -> Result`.
+
+    The annotation of `workspace` chooses what the function is given: `pathlib.Path`, a materialised directory;
+    `fenceline.Workspace`, the same with metrics; `fenceline.SparkWorkspace`, for Spark, without a copy. Params and
+    result are pydantic models; params forbid unknown fields. A wrong declaration is refused when the module is
+    imported. `owner` is who answers for the task; Conductor wants an e-mail address.
+    """
+    if bare:
+        raise TaskContractError("@task takes no positional argument", hint="write @task(name='…', owner='…')")
+
+    def decorate(function: Any) -> TaskDefinition[Any, Any]:
+        declared = _Declared(name, owner, workspace, controls, budget, version)
+        return _define(function, declared, sys._getframe(1).f_locals)
+
+    return decorate
+
+
+# --- the checks at import -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    name: str
+    owner: str
+    spec: WorkspaceSpec | None
+    controls: TaskControls
+    budget: PublishBudget | None
+    version: str | None
+
+
+def _define(given: Any, declared: _Declared, names: Mapping[str, Any]) -> TaskDefinition[Any, Any]:
+    function = _plain_function(given, declared.name)
+    refuse = _Refusals(declared.name, function)
+    _check_declared(declared, refuse)
+    hints = _hints(function, names, refuse)
+    parameters = _check_parameters(function, hints, refuse)
+    kind = _kind(hints["workspace"], declared.spec, refuse) if "workspace" in parameters else "none"
+    if kind == "none" and declared.spec is not None:
+        raise refuse(
+            "workspace=WorkspaceSpec(…) is given, but the function takes no workspace",
+            f"write {refuse.signature(hints, workspace=True)}, or remove workspace=",
+        )
+    params = _check_model("params", hints["params"], "validation", names, refuse)
+    result = _check_model("result", hints["return"], "serialization", names, refuse)
+    _check_params(params, refuse)
+    budget, remarks = _check_budget(kind, declared, refuse)
+    try:
+        version = code_version(inspect.unwrap(function), declared.version)
+    except ContractError as error:
+        raise refuse(error.message, error.hint or "") from None
+    _register(declared.name, function, refuse)
+    for remark in remarks:
+        refuse.warn(remark)
+    made = FreeTask if kind == "none" else WorkspaceTask
+    return made(
+        function=given,
+        name=declared.name,
+        owner=declared.owner,
+        version=version,
+        kind=kind,
+        params_model=params,
+        result_model=result,
+        spec=declared.spec,
+        controls=declared.controls,
+        budget=budget,
+        warnings=tuple(remarks),
+    )
+
+
+class _Refusals:
+    """Makes errors that name the task, its function and where it stands."""
+
+    def __init__(self, task: str, function: FunctionType) -> None:
+        self._task, self._function = task, function
+        self._file, self._line = location(inspect.unwrap(function))
+
+    def __call__(self, wrong: str, fix: str) -> TaskContractError:
+        return TaskContractError(
+            f"task {self._task!r}, {self._function.__qualname__} in {self._file}:{self._line}: {wrong}",
+            hint=fix,
+            task=self._task,
+            function=self._function.__qualname__,
+            file=self._file,
+            line=self._line,
+        )
+
+    def warn(self, remark: str) -> None:
+        code, where = self._function.__code__, self._function.__globals__
+        registry = where.setdefault("__warningregistry__", {})
+        text = f"task {self._task!r}: {remark}"
+        warnings.warn_explicit(text, BudgetWarning, code.co_filename, code.co_firstlineno, self._task, registry)
+
+    def signature(self, hints: Mapping[str, Any], *, workspace: bool) -> str:
+        """The `def` line as it should be, with the types that are known."""
+        known = list(hints.values())
+        place = next((_spelled(each) for each in known if _kind_of(each)), "Path")
+        params, result = _model_name(hints.get("params"), "Params"), _model_name(hints.get("return"), "Result")
+        taken = f"workspace: {place}, params: {params}" if workspace else f"params: {params}"
+        return f"`def {self._function.__name__}({taken}) -> {result}`"
+
+
+def _spelled(annotation: Any) -> str:
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _model_name(annotation: Any, otherwise: str) -> str:
+    return _spelled(annotation) if _is_model(annotation) else otherwise
+
+
+def _plain_function(given: Any, name: str) -> FunctionType:
+    """The function itself, if it is one that a worker can call and find again."""
+    if isinstance(given, TaskDefinition):
+        raise TaskContractError(f"{given!r} is a task already", hint=f"remove the second @task(name={name!r})")
+    if not isinstance(given, FunctionType):
+        raise TaskContractError(
+            f"task {name!r}: {_spelled(given) if isinstance(given, type) else type(given).__name__} is not a function",
+            hint="put @task on a plain function of a module, and above other decorators",
+        )
+    refuse, inner = _Refusals(name, given), inspect.unwrap(given)
+    if given.__name__ == "<lambda>":
+        raise refuse("a lambda has no annotations", "write it as a function with def")
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise refuse("it is async, and an attempt runs in a thread of its own", "write `def`, without async")
+    if inspect.isgeneratorfunction(inner):
+        raise refuse("it is a generator", "return the result instead of yielding")
+    owner = given.__qualname__.rpartition(".")[0]
+    if owner and not owner.endswith("<locals>"):
+        raise refuse(f"it is defined in the class {owner}", "move it out of the class, and remove self")
+    return given
+
+
+def _check_declared(declared: _Declared, refuse: _Refusals) -> None:
+    if not isinstance(declared.name, str) or not _NAME.fullmatch(declared.name):
+        raise refuse(
+            f"the name is {declared.name!r}", "give name= letters, digits, '_', '.' and '-', beginning with a letter"
+        )
+    if not isinstance(declared.owner, str) or not declared.owner.strip():
+        raise refuse(f"the owner is {declared.owner!r}", "say with owner= who answers for the task, by e-mail address")
+    for name, value, kind in (
+        ("workspace", declared.spec, WorkspaceSpec),
+        ("controls", declared.controls, TaskControls),
+        ("budget", declared.budget, PublishBudget),
+    ):
+        if not isinstance(value, kind) and (value is not None or name == "controls"):
+            raise refuse(f"{name}= is a {type(value).__name__}", f"write {name}={kind.__name__}(…)")
+
+
+def _hints(function: FunctionType, names: Mapping[str, Any], refuse: _Refusals) -> dict[str, Any]:
+    """The annotations as types; those written as text are looked up where the function was defined."""
+    try:
+        return get_type_hints(function, localns=dict(names))
+    except NameError as error:
+        raise refuse(
+            f"the annotation {error.name!r} cannot be resolved",
+            f"import or define {error.name} above the task, and not only under `if TYPE_CHECKING:`",
+        ) from None
+    except (AttributeError, TypeError, SyntaxError) as error:
+        raise refuse(f"an annotation cannot be read: {error}", "annotate with classes") from None
+
+
+def _check_parameters(function: FunctionType, hints: dict[str, Any], refuse: _Refusals) -> tuple[str, ...]:
+    """The names of the parameters, if they are those of a task, each with an annotation."""
+    inner = inspect.unwrap(function)
+    code = inner.__code__
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount]
+    workspace = len(names) > 1 or any(_kind_of(hint) for hint in hints.values())
+    fix = f"write {refuse.signature(hints, workspace=workspace)}"
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        raise refuse("it takes *args or **kwargs", fix)
+    if code.co_kwonlyargcount:
+        raise refuse("it has keyword-only parameters", fix)
+    if names == ("params", "workspace"):
+        raise refuse("the parameters are in the wrong order", fix)
+    if names not in (("params",), ("workspace", "params")):
+        raise refuse(f"its parameters are ({', '.join(names)})", fix)
+    missing = [name for name in (*names, "return") if name not in hints]
+    if missing:
+        what = " and ".join("the result" if name == "return" else f"the parameter {name}" for name in missing)
+        raise refuse(f"{what} {'has' if len(missing) == 1 else 'have'} no annotation", fix)
+    return names
+
+
+def _kind_of(annotation: Any) -> Kind | None:
+    if annotation is Path:
+        return "path"
+    mark = getattr(annotation, "__fenceline_workspace__", None) if isinstance(annotation, type) else None
+    return _MARKED.get(mark) if isinstance(mark, str) else None
+
+
+def _kind(annotation: Any, spec: WorkspaceSpec | None, refuse: _Refusals) -> Kind:
+    kind = _kind_of(annotation)
+    if kind is None:
+        raise refuse(f"the parameter workspace is a {_spelled(annotation)}", f"annotate it with {_WORKSPACES}")
+    if spec is None:
+        raise refuse(
+            "it takes a workspace, but none is declared",
+            "add workspace=WorkspaceSpec() to @task(…), or remove the parameter",
+        )
+    return kind
+
+
+def _check_model(
+    what: str, annotation: Any, mode: JsonSchemaMode, names: Mapping[str, Any], refuse: _Refusals
+) -> type[BaseModel]:
+    shown = _spelled(annotation)
+    if not _is_model(annotation) or annotation is BaseModel:
+        raise refuse(
+            f"the {what} is annotated with {shown}, not with a model of its own",
+            f"declare `class {what.capitalize()}(BaseModel)` with pydantic and annotate the {what} with it",
+        )
+    model: type[BaseModel] = annotation
+    if what == "params" and issubclass(model, RootModel):
+        raise refuse(f"params are the RootModel {shown}, without names", "make them a BaseModel with fields")
+    model.model_rebuild(raise_errors=False, _types_namespace=dict(names))
+    if not model.__pydantic_complete__:
+        raise refuse(
+            f"the model {shown} refers to a class that is not defined yet",
+            f"define the classes that {shown} refers to above the task",
+        )
+    try:
+        schema_of(model, mode)
+    except PydanticUserError as error:
+        raise refuse(
+            f"{what} cannot travel as JSON: {shown}: {str(error).splitlines()[0]}",
+            "give its fields types that JSON has",
+        ) from None
+    return model
+
+
+def _check_params(params: type[BaseModel], refuse: _Refusals) -> None:
+    if params.model_config.get("extra") != "forbid":
+        raise refuse(
+            f"the model {params.__name__} accepts unknown fields, so that a misspelt one would go unnoticed",
+            f'add `model_config = ConfigDict(extra="forbid")` to the class {params.__name__}',
+        )
+    readable_secrets = open_defaults(params)
+    if readable_secrets:
+        raise refuse(
+            f"the default of the secret {readable_secrets[0]} is plain text, which logs would show",
+            f"write SecretStr(…) around the default of {readable_secrets[0]}, or better give it none",
+        )
+
+
+def _check_budget(kind: Kind, declared: _Declared, refuse: _Refusals) -> tuple[PublishBudget | None, list[str]]:
+    """The budget that applies, and what is to be warned of."""
+    if declared.budget is None:
+        return None, []
+    if kind == "none" or declared.spec is None:
+        raise refuse("a task without a workspace publishes nothing", "remove budget=")
+    if declared.spec.read_only:
+        return None, ["the budget is ignored, because a read-only task publishes nothing: remove budget="]
+    try:
+        misfit = declared.budget.misfit(declared.controls)
+    except SpecError as error:
+        raise refuse(error.message, error.hint or "") from None
+    return declared.budget, [misfit] if misfit else []
+
+
+def _register(name: str, function: FunctionType, refuse: _Refusals) -> None:
+    """Refuse a second task of the same name in a module. A reloaded module, or a cell run again, begins anew."""
+    if function.__qualname__ != function.__name__:
+        return  # made by a function, maybe many times; `load` looks again
+    where, code = function.__globals__, inspect.unwrap(function).__code__
+    seen: dict[str, tuple[object, str, int, str]] = where.setdefault(_REGISTRY, {})
+    module, file, line, other = seen.get(name, (None, "", 0, ""))
+    if module is where.get("__spec__") and file == code.co_filename and line != code.co_firstlineno:
+        raise refuse(f"{other} in line {line} has the same task name", "give one of them another name=")
+    seen[name] = (where.get("__spec__"), code.co_filename, code.co_firstlineno, function.__qualname__)
+
+
+# --- finding tasks ------------------------------------------------------------------------------------------------
+
+
+def load(reference: str) -> tuple[TaskDefinition[Any, Any], ...]:
+    """The tasks that `package.module`, `package.module:name` or `path/to/file.py:name` refers to.
+
+    A name is that of a task or of its function. A module stands for the tasks it defines, or, if it defines none, for
+    those it imports. The working directory, and that of a file's outermost package, become importable.
+    """
+    place, _, wanted = reference.partition(":")
+    if not place or (":" in reference and not wanted):
+        raise LoadError(
+            f"{reference!r} names no tasks", hint="write package.module, package.module:task or path/to/file.py:task"
+        )
+    module = _from_file(place) if place.endswith(".py") or os.sep in place else _from_name(place)
+    tasks = _tasks_in(module)
+    return (_pick(wanted, tasks, module, place),) if wanted else tasks
+
+
+def _from_name(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise LoadError(f"{name!r} is not the name of a module", hint="write package.module or path/to/file.py")
+    return _imported(name, os.getcwd())
+
+
+def _from_file(path: str) -> ModuleType:
+    file = Path(path).resolve()
+    if not file.is_file():
+        raise LoadError(f"there is no file {path}", hint="name a Python file, seen from the working directory")
+    root, parts = file.parent, [file.stem]
+    while (root / "__init__.py").is_file():
+        root, parts = root.parent, [root.name, *parts]
+    if not all(part.isidentifier() for part in parts):
+        raise LoadError(f"{path} cannot be imported as {'.'.join(parts)}", hint="rename it: letters, digits and '_'")
+    module = _imported(".".join(parts), str(root))
+    if Path(module.__file__ or "").resolve() != file:
+        taken = shown_path(module.__file__) if module.__file__ else "a built-in module"
+        raise LoadError(f"the module name of {path}, {module.__name__}, is taken by {taken}", hint="rename the file")
+    return module
+
+
+def _imported(name: str, root: str) -> ModuleType:
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except FencelineError:
+        raise
+    except (Exception, SystemExit) as error:  # the module is the user's code
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise LoadError(
+                f"there is no module {error.name!r}",
+                hint="run in the directory that holds it, install its package, or name its file: path/to/file.py",
+            ) from None
+        raise LoadError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}, at {_origin(error)}",
+            hint="python -c 'import …' shows all of it; correct the module",
+        ) from error
+
+
+def _origin(error: BaseException) -> str:
+    """Where an import failed; import machinery is not of interest."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{shown_path(error.filename)}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    return f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}"
+
+
+def _tasks_in(module: ModuleType) -> tuple[TaskDefinition[Any, Any], ...]:
+    found = list({id(each): each for each in vars(module).values() if isinstance(each, TaskDefinition)}.values())
+    tasks = [each for each in found if each.__module__ == module.__name__] or found
+    if not tasks:
+        raise LoadError(f"{module.__name__} has no tasks", hint="put @task(name='…', owner='…') on a function in it")
+    names = [each.name for each in tasks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise TaskContractError(f"{module.__name__} has two tasks named {twice[0]!r}", hint="give one another name=")
+    return tuple(tasks)
+
+
+def _pick(
+    wanted: str, tasks: tuple[TaskDefinition[Any, Any], ...], module: ModuleType, place: str
+) -> TaskDefinition[Any, Any]:
+    attribute = getattr(module, wanted, None)
+    found = [each for each in tasks if each.name == wanted]
+    if isinstance(attribute, TaskDefinition) and attribute not in found:
+        found.append(attribute)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise LoadError(
+            f"{wanted!r} is the name of the task {found[0]!r} and of the function of {found[1]!r}",
+            hint=f"name the other one: {place}:{found[0].__name__} or {place}:{found[1].name}",
+        )
+    if attribute is not None:
+        raise LoadError(f"{wanted} in {module.__name__} is not a task", hint="put @task(name='…', owner='…') on it")
+    names = [each.name for each in tasks]
+    close = difflib.get_close_matches(wanted, [*names, *(each.__name__ for each in tasks)], n=1)
+    hint = f"did you mean {place}:{close[0]}?" if close else f"it has {', '.join(names)}"
+    raise LoadError(f"{module.__name__} has no task {wanted!r}", hint=hint)

@@ -1,0 +1,741 @@
+"""Guardrails: rules over the content of a workspace, checked before the body runs and before anything is published.
+
+A guard looks at a `GuardView` and returns what is wrong. Any callable will do::
+
+    def no_empty_files(view: GuardView) -> Iterator[Violation]:
+        for path, size in view.files():
+            if size == 0:
+                yield Violation("no_empty_files", path, "0 bytes", "content")
+
+Every guard of a phase runs, and all violations are reported together. One that cannot run is a violation itself.
+
+Patterns: `*` and `?` match within one path component, `**` alone as a component matches any number of directories
+(none too, and at the end every file below), `[abc]` and `[!abc]` one character. Upper and lower case differ, hidden
+files count, and only files are matched. Paths are relative to the workspace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from fenceline.errors import ConfigError, ContractError, GuardError, NotFound
+from fenceline.repo.model import Dataset
+from fenceline.repo.names import check_path, check_prefix
+
+Phase = Literal["pre", "post"]
+
+EXAMPLES = 5
+_LONGEST = 300  # characters of a message or an example row
+
+
+# --- values -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that does not hold: whose, where, what was found, what was expected."""
+
+    guard: str
+    path: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        where = f" {self.path}" if self.path else ""
+        return f"{self.guard}{where}: found {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class GuardVerdict:
+    """What one guard said; kept with the staged content."""
+
+    phase: Phase
+    guard: str
+    status: Literal["passed", "violated", "could_not_run"]
+    violations: tuple[Violation, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "violations": [asdict(violation) for violation in self.violations]}
+
+
+class GuardUnavailable(GuardError):
+    """What a guard needs cannot be had here."""
+
+    code = "guard.unavailable"
+
+
+class GuardViolations(GuardError):
+    """Content that breaks its rules; carries every violation of the phase, and every guard's verdict."""
+
+    code = "guard.violations"
+
+    def __init__(self, phase: Phase, verdicts: Sequence[GuardVerdict]) -> None:
+        self.phase = phase
+        self.verdicts = tuple(verdicts)
+        self.violations = tuple(violation for verdict in verdicts for violation in verdict.violations)
+        count = f"{len(self.violations)} violation{'s' if len(self.violations) != 1 else ''}"
+        super().__init__(
+            f"{count} {'before' if phase == 'pre' else 'after'} the body: " + "; ".join(map(str, self.violations)),
+            phase=phase,
+            violations=[str(violation) for violation in self.violations],
+        )
+
+
+class GuardView(Protocol):
+    """What a guard may look at."""
+
+    def files(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
+        """Files that match, or all: the path below the workspace's prefix, and the size."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether there is a directory or dataset."""
+        ...
+
+    def schema(self, path: str) -> Mapping[str, str]:
+        """The columns of a data file, directory or dataset and their types, as Spark writes them (`bigint`)."""
+        ...
+
+    def frame(self, path: str) -> Any:
+        """A Spark DataFrame of a data file, directory or dataset. Raises `GuardUnavailable` without Spark."""
+        ...
+
+    def opened(self, path: str) -> Path:
+        """A local path of a file or directory. Raises `GuardUnavailable` where there are none (Spark workspaces)."""
+        ...
+
+
+class Guard(Protocol):
+    """A rule with a name."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self, view: GuardView) -> Iterable[Violation]: ...
+
+
+GuardFunction: TypeAlias = Callable[[GuardView], bool | str | Violation | Iterable[Violation] | None]
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+def run_guards(phase: Phase, guards: Iterable[Guard | GuardFunction], view: GuardView) -> list[GuardVerdict]:
+    """Run every guard, then report all violations together by raising `GuardViolations`."""
+    verdicts = [_judge(phase, guard, view) for guard in guards]
+    if any(verdict.status != "passed" for verdict in verdicts):
+        raise GuardViolations(phase, verdicts)
+    return verdicts
+
+
+def guard_name(guard: Guard | GuardFunction) -> str:
+    """`name`, or what a callable was called when it was defined."""
+    inner: Any = guard
+    while not isinstance(getattr(inner, "name", None), str) and hasattr(inner, "func"):  # functools.partial
+        inner = inner.func
+    for attribute in ("name", "__name__"):
+        if isinstance(found := getattr(inner, attribute, None), str) and found:
+            return found
+    return type(inner).__name__
+
+
+def _judge(phase: Phase, guard: Guard | GuardFunction, view: GuardView) -> GuardVerdict:
+    name = guard_name(guard)
+    try:
+        check: Any = getattr(guard, "check", guard)
+        violations = tuple(_violations(name, check(view)))
+    except Exception as error:  # noqa: BLE001 - a guard may raise anything, and whatever it is, it fails closed
+        reason = f"could not run: {type(error).__name__}: {_brief(str(error))}"
+        violation = Violation(name, str(getattr(guard, "path", "")), reason, "a guard that runs")
+        return GuardVerdict(phase, name, "could_not_run", (violation,))
+    return GuardVerdict(phase, name, "violated" if violations else "passed", violations)
+
+
+def _violations(name: str, answer: Any) -> Iterator[Violation]:
+    """Read a guard's answer; one that cannot be read is an error, so that it fails closed."""
+    if answer is None or answer is True:
+        return
+    if answer is False:
+        yield Violation(name, "", "False", "True")
+    elif isinstance(answer, str):
+        yield Violation(name, "", answer or "an empty complaint", "no complaint")
+    elif isinstance(answer, Violation):
+        yield answer
+    elif isinstance(answer, Iterable):
+        for each in answer:
+            if not isinstance(each, Violation):
+                raise TypeError(f"it returned {type(each).__name__} among its violations")
+            yield each
+    else:
+        raise TypeError(f"it returned {type(answer).__name__}; use True, False, None, a text or Violations")
+
+
+def _brief(text: str) -> str:
+    """One line of bounded length; Spark's own messages go on for pages."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[:_LONGEST] + " …"
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------
+
+
+def glob_regex(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression over whole relative paths; see the module for what patterns mean."""
+    parts: list[str] = []
+    for part in _check_pattern(pattern).split("/"):
+        if part != "**" or parts[-1:] != ["**"]:
+            parts.append(part)
+    text = ""
+    for at, part in enumerate(parts):
+        last = at == len(parts) - 1
+        if part == "**":
+            text += ".+" if last else "(?:[^/]+/)*"
+        else:
+            text += _component_regex(part, pattern) + ("" if last else "/")
+    return re.compile(text, re.DOTALL)
+
+
+def _check_pattern(pattern: str) -> str:
+    if not isinstance(pattern, str) or not pattern:
+        raise ContractError(f"the pattern is {pattern!r}", hint="write one such as 'plays/**/*.parquet'")
+    if "\0" in pattern or any(part in ("", ".", "..") for part in pattern.split("/")):
+        raise ContractError(
+            f"the pattern {pattern!r} is absolute, ends with '/' or leads out of the workspace",
+            hint="write it relative to the workspace; 'plays/**' matches all files below plays",
+        )
+    if any("**" in part and part != "**" for part in pattern.split("/")):
+        raise ContractError(f"the pattern {pattern!r} has '**' inside a name", hint="'**' stands alone between slashes")
+    return pattern
+
+
+_PIECE = re.compile(r"\*|\?|\[(!?)(\]?[^\]/]*)\]|[^*?\[]+|\[", re.DOTALL)
+
+
+def _component_regex(part: str, pattern: str) -> str:
+    text = ""
+    for piece in _PIECE.finditer(part):
+        found = piece.group()
+        if found == "*":
+            text += "[^/]*"
+        elif found == "?":
+            text += "[^/]"
+        elif piece.group(2) is not None:
+            inside = re.sub(r"([\\\[&~|^])", r"\\\1", piece.group(2))
+            try:
+                re.compile(f"[{inside}]")
+            except re.error as error:
+                raise ContractError(f"the pattern {pattern!r} has a bad class {found!r}", hint=str(error)) from error
+            text += f"(?!/)[{'^' if piece.group(1) else ''}{inside}]"
+        elif found == "[":
+            raise ContractError(f"the pattern {pattern!r} has a '[' without ']'", hint="write [[] for the character")
+        else:
+            text += re.escape(found)
+    return text
+
+
+def _is_pattern(text: str) -> bool:
+    return any(character in text for character in "*?[")
+
+
+def literal(path: str) -> str:
+    """A pattern that matches this path only."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Rule:
+    """A guard made by one of the constructors below."""
+
+    name: str
+    path: str
+    find: Callable[[GuardView], Iterable[tuple[str, str]]] = field(compare=False)
+    """What was found and what was expected, for everything that is wrong."""
+    arguments: str = ""
+    """As they are written in code: the same in every process, so that a spec can be described and compared."""
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.path!r}{self.arguments})"
+
+    def check(self, view: GuardView) -> Iterator[Violation]:
+        for found, expected in self.find(view):
+            yield Violation(self.name, self.path, found, expected)
+
+
+def require_file(path: str) -> Guard:
+    """There is a file at this path."""
+    path = _path(path)
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        if next(iter(view.files(literal(path))), None) is None:
+            yield "a directory" if view.is_dir(path) else "nothing", "a file"
+
+    return _Rule("require_file", path, find)
+
+
+def require_dir(path: str) -> Guard:
+    """There is a directory or dataset at this path."""
+    path = _path(path)
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        if not view.is_dir(path):
+            yield "nothing" if next(iter(view.files(literal(path))), None) is None else "a file", "a directory"
+
+    return _Rule("require_dir", path, find)
+
+
+def require_glob(pattern: str, min_count: int = 1, max_count: int | None = None) -> Guard:
+    """At least `min_count` and at most `max_count` files match."""
+    glob_regex(pattern)
+    expected = _bounds("min_count", min_count, "max_count", max_count, "files")
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        count = sum(1 for _ in view.files(pattern))
+        if count < min_count or (max_count is not None and count > max_count):
+            yield _count(count, "file"), expected
+
+    return _Rule("require_glob", pattern, find, f", min_count={min_count}, max_count={max_count}")
+
+
+def forbid_glob(pattern: str) -> Guard:
+    """No file matches."""
+    glob_regex(pattern)
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        matches = [path for path, _ in view.files(pattern)]
+        if matches:
+            yield f"{_count(len(matches), 'file')}: {_examples(sorted(matches), len(matches))}", "no file"
+
+    return _Rule("forbid_glob", pattern, find)
+
+
+def require_max_bytes(path_or_glob: str, max_bytes: int) -> Guard:
+    """The files that match, a file, or all files of a directory have at most so many bytes together.
+
+    A path must be there; a pattern may match nothing.
+    """
+    _whole("max_bytes", max_bytes)
+    is_pattern = _is_pattern(path_or_glob)
+    patterns = [path_or_glob]
+    if not is_pattern:
+        patterns = [literal(_path(path_or_glob)), f"{literal(_path(path_or_glob))}/**"]
+    for pattern in patterns:
+        glob_regex(pattern)
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        sizes = [size for pattern in patterns for _, size in view.files(pattern)]
+        if not sizes and not is_pattern and not view.is_dir(path_or_glob):
+            yield "nothing", f"at most {max_bytes} bytes"
+        elif sum(sizes) > max_bytes:
+            yield f"{sum(sizes)} bytes in {_count(len(sizes), 'file')}", f"at most {max_bytes} bytes"
+
+    return _Rule("require_max_bytes", path_or_glob, find, f", {max_bytes}")
+
+
+def require_schema(path: str, schema: str | Mapping[str, str], *, allow_extra: bool = False) -> Guard:
+    """Data has these columns: a DDL text (`"id BIGINT, name STRING"`) or a mapping of columns to types.
+
+    Names must be equal, upper and lower case too; the order and NOT NULL do not matter. Other columns are violations
+    unless `allow_extra`. Runs on Spark.
+    """
+    path = _path(path)
+    columns = _columns(schema)
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        found = {column: _same_form(kind) for column, kind in view.schema(path).items()}
+        for column, kind in columns.items():
+            if column not in found:
+                yield f"no column {column}", f"{column} {kind}"
+            elif found[column] != kind:
+                yield f"{column} {found[column]}", f"{column} {kind}"
+        for column in () if allow_extra else sorted(found.keys() - columns.keys()):
+            yield f"{column} {found[column]}", f"no column {column}"
+
+    return _Rule("require_schema", path, find, f", {columns!r}, allow_extra={allow_extra}")
+
+
+def require_rows(path: str, min: int | None = None, max: int | None = None) -> Guard:  # noqa: A002
+    """Data has at least `min` and at most `max` rows. Runs on Spark."""
+    path = _path(path)
+    if min is None and max is None:
+        raise ContractError("require_rows has neither min nor max", hint="give one of them")
+    expected = _bounds("min", min or 0, "max", max, "rows")
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        count = view.frame(path).count()
+        if count < (min or 0) or (max is not None and count > max):
+            yield _count(count, "row"), expected
+
+    return _Rule("require_rows", path, find, f", min={min}, max={max}")
+
+
+def require_unique(path: str, columns: str | Sequence[str]) -> Guard:
+    """No two rows have the same values in these columns; nulls count as equal. Runs on Spark."""
+    path = _path(path)
+    keys = [columns] if isinstance(columns, str) else list(columns)
+    if not keys or len(set(keys)) != len(keys) or not all(isinstance(key, str) and key for key in keys):
+        raise ContractError(f"require_unique of {columns!r}", hint="name at least one column, each once")
+    expected = f"unique ({', '.join(keys)})"
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        frame = view.frame(path)
+        absent = [key for key in keys if key not in frame.columns]
+        if absent:
+            yield f"no column {', '.join(absent)}", expected
+            return
+        grouped = frame.groupBy(*(f"`{key.replace('`', '``')}`" for key in keys)).count()
+        repeated = grouped.toDF(*(f"key_{at}" for at in range(len(keys))), "times").where("times > 1")
+        rows = repeated.limit(EXAMPLES).collect()
+        if rows:
+            shown = [f"({', '.join(map(repr, row[:-1]))}) {row[-1]} times" for row in rows]
+            count = repeated.count()
+            yield f"{_count(count, 'repeated key')}: {_examples(shown, count)}", expected
+
+    return _Rule("require_unique", path, find, f", {keys!r}")
+
+
+def expect(path: str, sql_predicate: str) -> Guard:
+    """The SQL predicate is true for every row. A row for which it is null counts as a violation. Runs on Spark."""
+    path = _path(path)
+    if not isinstance(sql_predicate, str) or not sql_predicate.strip():
+        raise ContractError("the predicate is empty", hint="write a condition over one row, such as 'price >= 0'")
+
+    def find(view: GuardView) -> Iterator[tuple[str, str]]:
+        # the line break ends a comment that the predicate may end with
+        broken = view.frame(path).where(f"({sql_predicate}\n) IS NOT TRUE")
+        rows = broken.limit(EXAMPLES).collect()
+        if rows:
+            shown, count = [_brief(str(row.asDict())) for row in rows], broken.count()
+            yield f"{_count(count, 'row')} for which it is not true: {_examples(shown, count)}", sql_predicate
+
+    return _Rule("expect", path, find, f", {sql_predicate!r}")
+
+
+def _path(path: str) -> str:
+    if not isinstance(path, str):
+        raise ContractError(f"the path is {path!r}", hint="write it as text, relative to the workspace")
+    return check_path(path.removesuffix("/"))
+
+
+def _whole(name: str, value: object) -> None:
+    if type(value) is not int or value < 0:
+        raise ContractError(f"{name} is {value!r}", hint="give a whole number, 0 or more")
+
+
+def _bounds(low_name: str, low: int, high_name: str, high: int | None, what: str) -> str:
+    _whole(low_name, low)
+    if high is None:
+        return f"at least {low} {what}"
+    _whole(high_name, high)
+    if high < low:
+        raise ContractError(f"{low_name} is {low} and {high_name} is {high}", hint="nothing could satisfy that")
+    return f"{low} to {high} {what}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _examples(shown: Sequence[str], count: int) -> str:
+    return ", ".join(shown[:EXAMPLES]) + (" …" if count > EXAMPLES else "")
+
+
+# --- types of columns -------------------------------------------------------------------------------------------
+
+_TYPES = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "timestamp_ltz": "timestamp",
+    "null": "void",
+    **{
+        name: name
+        for name in (
+            *("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "string", "char"),
+            *("varchar", "binary", "date", "time", "timestamp", "timestamp_ntz", "variant", "void", "interval"),
+        )
+    },
+}
+_TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\w+|[<>(),:])")
+
+
+def _columns(schema: str | Mapping[str, str]) -> dict[str, str]:
+    if isinstance(schema, str):
+        ddl = _Ddl(schema)
+        fields = ddl.fields()
+        ddl.end()
+    elif isinstance(schema, Mapping) and all(isinstance(v, str) for pair in schema.items() for v in pair):
+        fields = [(name, _one_type(kind)) for name, kind in schema.items()]
+    else:
+        raise ContractError(f"the schema is {schema!r}", hint="give 'id BIGINT, name STRING' or {'id': 'bigint'}")
+    columns = dict(fields)
+    if not columns or len(columns) != len(fields):
+        raise ContractError(f"the schema {schema!r} is empty or has a column twice", hint="name each column once")
+    return columns
+
+
+def _one_type(text: str) -> str:
+    ddl = _Ddl(text)
+    kind = ddl.type()
+    ddl.end()
+    return kind
+
+
+def _same_form(text: str) -> str:
+    """A found type in the form that expected ones have; a type that is not known here stays as Spark says it."""
+    try:
+        return _one_type(text)
+    except ContractError:
+        return text
+
+
+class _Ddl:
+    """Reads Spark's DDL without Spark, so that a typing error shows where the guard is made."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[str] = []
+        at, end = 0, len(text.rstrip())
+        while at < end:
+            token = _TOKEN.match(text, at)
+            if token is None:
+                raise self._wrong(text[at:].strip()[:20])
+            self._tokens.append(token.group(1))
+            at = token.end()
+        self._tokens.reverse()
+
+    def fields(self) -> list[tuple[str, str]]:
+        found = [self._field()]
+        while self._take(","):
+            found.append(self._field())
+        return found
+
+    def type(self) -> str:
+        name = self._next().lower()
+        if name == "array":
+            return f"array<{self._inside(self.type)}>"
+        if name == "map":
+            return f"map<{self._inside(self._pair)}>"
+        if name == "struct":
+            return f"struct<{self._inside(lambda: ','.join(f'{name}:{kind}' for name, kind in self.fields()))}>"
+        if name not in _TYPES:
+            raise self._wrong(name)
+        words = [_TYPES[name]]
+        while name == "interval" and self._tokens and self._tokens[-1].isalpha():
+            words.append(self._next().lower())
+        return " ".join(words) + self._arguments(words[0])
+
+    def end(self) -> None:
+        if self._tokens:
+            raise self._wrong(self._tokens[-1])
+
+    def _field(self) -> tuple[str, str]:
+        name = self._next()
+        if name[0] == "`":
+            name = name[1:-1].replace("``", "`")
+        elif not name.isidentifier():
+            raise self._wrong(name)
+        self._take(":")
+        kind = self.type()
+        if self._take("not") and not self._take("null"):
+            raise self._wrong("NOT")
+        if self._take("comment"):
+            self._next()
+        return name, kind
+
+    def _pair(self) -> str:
+        key = self.type()
+        self._need(",")
+        return f"{key},{self.type()}"
+
+    def _inside(self, read: Callable[[], str]) -> str:
+        self._need("<")
+        inner = read()
+        self._need(">")
+        return inner
+
+    def _arguments(self, name: str) -> str:
+        if not self._take("("):
+            return "(10,0)" if name == "decimal" else ""
+        numbers = [self._next()]
+        while self._take(","):
+            numbers.append(self._next())
+        self._need(")")
+        if not all(number.isdigit() for number in numbers):
+            raise self._wrong(f"{name}({','.join(numbers)})")
+        if name == "decimal" and len(numbers) == 1:
+            numbers.append("0")
+        return f"({','.join(numbers)})"
+
+    def _next(self) -> str:
+        if not self._tokens:
+            raise self._wrong("its end")
+        return self._tokens.pop()
+
+    def _take(self, token: str) -> bool:
+        if self._tokens and self._tokens[-1].lower() == token:
+            self._tokens.pop()
+            return True
+        return False
+
+    def _need(self, token: str) -> None:
+        if not self._take(token):
+            raise self._wrong(self._tokens[-1] if self._tokens else "its end")
+
+    def _wrong(self, at: str) -> ContractError:
+        return ContractError(f"the schema {self._text!r} cannot be read at {at}", hint="write 'id BIGINT, name STRING'")
+
+
+# --- directories ------------------------------------------------------------------------------------------------
+
+_FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    ".parquet": ("parquet", {}),
+    ".orc": ("orc", {}),
+    ".json": ("json", {}),
+    ".jsonl": ("json", {}),
+    ".ndjson": ("json", {}),
+    ".csv": ("csv", {"header": "true", "inferSchema": "true"}),
+    ".tsv": ("csv", {"header": "true", "inferSchema": "true", "sep": "\t"}),
+    ".txt": ("text", {}),
+    ".text": ("text", {}),
+}
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+
+
+class LocalView:
+    """A directory as guards see it.
+
+    `frame` and `schema` read by a file's extension (of a directory: that of its data files), json one object a line,
+    csv with a header and inferred types. `datasets` says by their path how datasets are to be read instead
+    (`PathWorkspace.datasets`).
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        datasets: Mapping[str, Dataset] | None = None,
+        session: Callable[[], Any] | None = None,
+    ) -> None:
+        self._root = os.path.realpath(path)
+        self._datasets = datasets or {}
+        self._session = session or _default_session
+
+    def files(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
+        if pattern is None:
+            yield from self._walk("")
+            return
+        matches = glob_regex(pattern).fullmatch
+        fixed: list[str] = []
+        for part in pattern.split("/")[:-1]:
+            if _is_pattern(part):
+                break
+            fixed.append(part)
+        start = "/".join(fixed)
+        if self._inside(start) is not None:
+            yield from ((path, size) for path, size in self._walk(start) if matches(path))
+
+    def is_dir(self, path: str) -> bool:
+        inside = self._inside(check_prefix(path))
+        return inside is not None and os.path.isdir(inside)
+
+    def schema(self, path: str) -> Mapping[str, str]:
+        return {each.name: each.dataType.simpleString() for each in self.frame(path).schema.fields}
+
+    def frame(self, path: str) -> Any:
+        place = check_prefix(path)
+        target = self.opened(path)
+        dataset = self._datasets.get(place)
+        if dataset is not None:
+            kind, options = dataset.format, dataset.options
+        else:
+            kind, options = self._format(place, target)
+        reader = self._session().read.format(kind).options(**options)
+        if dataset is not None and dataset.schema is not None:
+            reader = reader.schema(_stored_schema(dataset.schema))
+        # without globs, or a name such as a[1].csv is not found
+        return reader.option("__globPaths__", "false").load(f"file://{target}")
+
+    def opened(self, path: str) -> Path:
+        inside = self._inside(check_prefix(path))
+        if inside is None or not os.path.exists(inside):
+            raise NotFound(f"there is nothing at {path}", hint="require_file or require_dir says so by itself")
+        return Path(inside)
+
+    def _inside(self, place: str) -> str | None:
+        """The local path, unless a link leads out of the workspace."""
+        path = os.path.realpath(f"{self._root}/{place}") if place else self._root
+        return path if path == self._root or path.startswith(self._root + "/") else None
+
+    def _walk(self, start: str) -> Iterator[tuple[str, int]]:
+        waiting = [f"{start}/" if start else ""]
+        while waiting:
+            prefix = waiting.pop()
+            try:
+                with os.scandir(f"{self._root}/{prefix}") as entries:
+                    found = sorted(entries, key=lambda entry: entry.name)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(f"{prefix}{entry.name}/")
+                elif stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
+                    yield prefix + entry.name, status.st_size
+
+    def _format(self, place: str, target: Path) -> tuple[str, Mapping[str, str]]:
+        names = [target.name]
+        if target.is_dir():
+            below = (path.removeprefix(f"{place}/") for path, _ in self._walk(place))
+            names = [path for path in below if not _hidden(path)]
+        formats = {_extension(name) for name in names}
+        if len(formats) != 1 or not formats <= _FORMATS.keys():
+            found = ", ".join(sorted(extension or "no extension" for extension in formats)) or "no files"
+            raise GuardUnavailable(
+                f"{place or 'the workspace'} cannot be read as one table: {found}",
+                hint=f"data files end with one of {', '.join(_FORMATS)}",
+            )
+        return _FORMATS[formats.pop()]
+
+
+def _extension(name: str) -> str:
+    stem, extension = os.path.splitext(name.lower())
+    return os.path.splitext(stem)[1] if extension in _COMPRESSED else extension
+
+
+def _hidden(path: str) -> bool:
+    """Whether Spark leaves the file out: a name that starts with '.' or with '_', except for partition directories."""
+    *directories, name = path.split("/")
+    return name.startswith((".", "_")) or any(d[0] == "." or (d[0] == "_" and "=" not in d) for d in directories)
+
+
+def _stored_schema(text: str) -> Any:
+    """A schema as datasets keep it: Spark's JSON form, or DDL."""
+    if not text.lstrip().startswith("{"):
+        return text
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(text))
+
+
+def _default_session() -> Any:
+    try:
+        from fenceline.spark.session import get_session
+
+        return get_session()
+    except (ImportError, ConfigError) as error:
+        raise GuardUnavailable(
+            f"guards over data run on Spark, and there is no session: {error}",
+            hint="pip install 'fenceline[spark]', and Java 17 or newer",
+        ) from error

@@ -1,0 +1,128 @@
+"""The workspace an attempt works in, whatever its kind: opened, guarded, staged and cleaned up the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from fenceline.repo.names import check_prefix
+from fenceline.repo.native.repository import NativeRepository
+from fenceline.seams import Seams
+from fenceline.task.contract import TaskDefinition
+from fenceline.task.guard import GuardVerdict, LocalView, run_guards
+from fenceline.task.materialise import materialise
+from fenceline.task.spec import WorkspaceSpec
+from fenceline.task.workspaces import Metrics, Workspace, cleanup
+from fenceline.txn.step import StepIdentity
+from fenceline.txn.trying import Try
+from fenceline.txn.upload import Source, in_batches, read_source
+
+
+class Space(Protocol):
+    """What the attempt needs of a workspace."""
+
+    @property
+    def handle(self) -> Any:
+        """What the task's function is given."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
+        """Run the guards of a phase; raises with all violations together."""
+        ...
+
+    def stage(self) -> None:
+        """Stage what the body changed and has not staged itself. Opens no intent where nothing changed."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask a running body to stop."""
+        ...
+
+    def close(self) -> None:
+        """Clean up; never raises."""
+        ...
+
+
+def open_space(
+    definition: TaskDefinition[Any, Any],
+    repo: NativeRepository,
+    trying: Try,
+    root: Path,
+    identity: StepIdentity,
+    seams: Seams,
+) -> Space:
+    """The workspace that a task's annotation asks for, at the attempt's input."""
+    assert definition.spec is not None
+    return PathSpace(definition.kind == "path", definition.spec, repo, trying, root, identity, seams)
+
+
+class PathSpace:
+    """A materialised directory: what the body left in it is compared with what was put there."""
+
+    def __init__(
+        self,
+        bare: bool,
+        spec: WorkspaceSpec,
+        repo: NativeRepository,
+        trying: Try,
+        root: Path,
+        identity: StepIdentity,
+        seams: Seams,
+    ) -> None:
+        self._spec, self._try, self._seams = spec, trying, seams
+        prefix = check_prefix(spec.prefix)
+        trying.tree.reads.add(prefix)  # a path workspace reads its whole prefix
+        self._workspace = materialise(
+            repo,
+            trying.input,
+            prefix,
+            root,
+            trying.execution,
+            {
+                "workflow": identity.workflow,
+                "reference": identity.reference,
+                "seq": identity.seq,
+                "iteration": identity.iteration,
+                "task_id": identity.task_id,
+                "retry_count": identity.retry_count,
+            },
+            seams,
+        )
+        self.metrics = Metrics(seams.clock)
+        self._bare = bare
+
+    @property
+    def handle(self) -> Any:
+        path = self._workspace.path
+        return path if self._bare else Workspace(path, self._try.input.id, self._spec.prefix, self.metrics)
+
+    def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
+        guards: Any = self._spec.pre if phase == "pre" else self._spec.post
+        return run_guards(phase, guards, LocalView(self._workspace.path)) if guards else []
+
+    def stage(self) -> None:
+        diff = self._workspace.diff()
+        if diff.empty:
+            return
+        staging = self._try.staging()
+        for path in diff.removed:
+            self._try.tree.remove(staging, self._try.tree.matching(path))
+        changes = {Source(c.local, c.size, c.mode or 0o644): c for c in (*diff.added, *diff.changed)}
+        places = {source: self._try.tree.check_place(change.path) for source, change in changes.items()}
+        for entry in in_batches(
+            self._seams,
+            changes,
+            lambda source: read_source(source, lambda data: staging.file(places[source], data, changes[source].mode)),
+            "stage",
+            None,
+        ):
+            self._try.tree.set(staging, entry)
+
+    def cancel(self) -> None:
+        """A plain Python body cannot be stopped from outside; what it does counts for nothing."""
+
+    def close(self) -> None:
+        cleanup(self._workspace)
