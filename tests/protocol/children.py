@@ -118,9 +118,32 @@ def collect(root: str, keep: str = "10", expire: str = "") -> dict[str, Any]:
     return {"deleted": len(deleted.objects)}
 
 
+def attempt(root: str, orchestrator: str, text: str, version: str = "1", on_conflict: str = "fail") -> dict[str, Any]:
+    """One attempt of a step, as a worker runs it; every run of the body leaves a line in `runs`."""
+    from file_orchestrator import FileOrchestrator
+    from step_task import build_task
+
+    from fenceline.task.attempt import AttemptRunner
+
+    repo = open_unswept(root)
+    port = FileOrchestrator(Path(orchestrator))
+    work = Path(orchestrator).parent / "work"
+    runner = AttemptRunner(lambda url: repo.native, port, work, actor="child", lease=0.3)
+    handed_out = port.poll("build")
+    result = runner.run(build_task(text, version, on_conflict, Path(orchestrator).parent / "runs"), handed_out)
+    accepted = port.complete(handed_out, result)
+    return {
+        "status": result.status,
+        "code": result.code,
+        "output": result.output,
+        "accepted": accepted,
+        "reason": result.reason,
+    }
+
+
 SCENARIOS: dict[str, Scenario] = {
     call.__name__: call
-    for call in (init, everything, write, conflicting, cancelled, slow, merge, branches, recover, collect)
+    for call in (init, everything, write, conflicting, cancelled, slow, merge, branches, recover, collect, attempt)
 }
 
 

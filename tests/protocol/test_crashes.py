@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from harness import assert_sound, content, copy, killed, prepared, run, state
+from stage import Stage
 
 import fenceline as fl
 from fenceline import failpoints
@@ -197,5 +198,12 @@ def test_census_every_failpoint_is_hit(template: Path, wreck: Path, littered: Pa
         staged.unlink()
     run(["recover", quarantined], log=tmp_path / "log-quarantine")
     seen.update((tmp_path / "log-quarantine").read_text().split())
+    for number, (first, second) in enumerate((("out", "out"), ("", ""))):  # an adopted outcome, and a no-op
+        stage = Stage(tmp_path / f"stage{number}")
+        log = tmp_path / f"log-stage{number}"
+        run(stage.child(first), log=log)
+        stage.orchestrator.retry()
+        run(stage.child(second), log=log)
+        seen.update(log.read_text().split())
     declared = {p for e in failpoints.effects().values() for p in (e.before, e.after)}
     assert declared - seen == set()

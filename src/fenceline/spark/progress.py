@@ -113,13 +113,13 @@ class _Poller:
 def _of_connect(session: SparkSession, report: Report) -> Watch:
     seen: dict[int, StageProgress] = {}
 
-    def handler(stages: Iterable[Any] | None, *_: object) -> None:
+    def handler(stages: Iterable[Any] | None, **_: object) -> None:
         for stage in stages or ():
             now = StageProgress(stage.stage_id, "", stage.num_completed_tasks, stage.num_tasks, 0)
             if seen.get(now.stage) != now:
                 seen[now.stage] = now
                 report(now)
 
-    anything: Any = handler  # called with keywords too: the protocol's own type is not importable without grpc
+    anything: Any = handler  # its type is in a module that needs grpc
     session.registerProgressHandler(anything)
     return Watch(lambda: session.removeProgressHandler(anything))

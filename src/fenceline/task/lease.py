@@ -59,9 +59,7 @@ class Lease:
         while not self._stop.wait(self._interval):
             try:
                 self._orchestrator.heartbeat(self._attempt)
-            except (
-                Exception
-            ) as error:  # any failure to hold it counts: a client of a remote service raises what it likes
+            except Exception as error:  # noqa: BLE001 - whatever a remote client raises, the lease is not held
                 self._lost = str(error)
                 log.warning("attempt %s lost its lease: %s", self._attempt.identity.attempt, error)
                 if self._on_lost is not None:
