@@ -6,6 +6,7 @@ Each is the mistake a well-meaning change would make. They patch this process on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import fenceline.api
@@ -14,6 +15,7 @@ from fenceline.repo.native import gc, repository
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.port import RefLog
+from fenceline.task import attempt
 from fenceline.txn import branches, decide, publish, recover, trying
 from fenceline.txn.intent import Intent, IntentStore, Verdict
 from fenceline.txn.records import aborted_record
@@ -119,6 +121,29 @@ def _d4(put: SetAttribute) -> None:
     put(IntentStore, "remove", remove)
 
 
+def _r2(put: SetAttribute) -> None:
+    """The attempt fence is asked before staging only, not before the write."""
+    original = publish.confirm
+
+    def unfenced(repo: Any, intents: IntentStore, candidate: publish.Candidate) -> Any:
+        return original(repo, intents, replace(candidate, attempt_fence=lambda: None))
+
+    put(attempt, "confirm", unfenced)
+
+
+def _r3(put: SetAttribute) -> None:
+    """A no-op reports its input without taking a number."""
+    original = publish.confirm
+
+    def silent(repo: Any, intents: IntentStore, candidate: publish.Candidate) -> Any:
+        if candidate.verdict is not None:
+            return original(repo, intents, candidate)
+        entry = RefEntry(0, Op.NOOP, candidate.intent.input, candidate.by, candidate.actor, 0.0)
+        return publish.Confirmed(entry, candidate.intent.input, adopted=False, result=candidate.result)
+
+    put(attempt, "confirm", silent)
+
+
 RULES: dict[str, Callable[[SetAttribute], None]] = {
     "R1": _r1,
     "row 0": _row0,
@@ -131,6 +156,8 @@ RULES: dict[str, Callable[[SetAttribute], None]] = {
     "D3 intents": _d3_intents,
     "D3 rebased": _d3_rebased,
     "D4": _d4,
+    "R2": _r2,
+    "R3": _r3,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Paused, assert_sound, content, killed
+from harness import Paused, assert_sound, content, killed, run
 from stage import Stage
 from test_crashes import hits, occurrences
 
@@ -76,6 +76,26 @@ def test_a_zombie_against_a_retry_that_was_a_no_op(stage: Stage) -> None:
     assert "step/out.txt" not in content(stage.repo)
     assert stage.publications() == []
     assert_sound(fl.open_repository(stage.root))
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "taken out"])
+def test_r2_the_fence_stands_between_the_decision_and_the_write(stage: Stage, kept: bool) -> None:
+    """Asleep since its seal; meanwhile newer code was a no-op, and that was reported."""
+    zombie = Paused.at("verdict.seal.after", [*stage.child("old", version="1"), *([] if kept else ["--without", "R2"])])
+    assert stage.retry("", version="2")["accepted"] is True
+    zombie.wake()
+    assert ("step/out.txt" in content(stage.repo)) is not kept, "published after the outcome was reported"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "taken out"])
+def test_r3_a_no_op_takes_a_number(stage: Stage, kept: bool) -> None:
+    """Asleep right before its write; an outcome that writes nothing cannot stop it."""
+    zombie = Paused.at("entry.publish.before", stage.child("old", version="1"))
+    stage.orchestrator.retry()
+    told = run([*stage.child("", version="2"), *([] if kept else ["--without", "R3"])])
+    assert told["accepted"] is True
+    zombie.wake()
+    assert ("step/out.txt" in content(stage.repo)) is not kept, "published after the outcome was reported"
 
 
 def test_the_colleague_between_input_and_publish(stage: Stage) -> None:

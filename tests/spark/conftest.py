@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fenceline import Repository, open_repository
 from fenceline.repo.model import Dataset
-from fenceline.seams import Seams
 from fenceline.spark import SparkSettings, SparkWorkspace, get_session, isolated, stop_session
 from fenceline.spark.reader import Reader, at_commit
 from fenceline.txn.intent import Intent, IntentStore
@@ -105,6 +104,9 @@ class Lab:
         assert found is not None
         return found
 
+    def collect(self, df: DataFrame) -> list[tuple[Any, ...]]:
+        return rows(df)
+
     def frame(self, values: list[Any], schema: str) -> DataFrame:
         return self.session.createDataFrame(values, schema)
 
@@ -133,8 +135,3 @@ def spark(session: SparkSession) -> SparkSession:
 @pytest.fixture
 def lab(tmp_path: Path, spark: SparkSession) -> Lab:
     return Lab(open_repository(tmp_path / "repo", create=True), spark)
-
-
-@pytest.fixture
-def real_seams() -> Seams:
-    return Seams()

@@ -327,7 +327,8 @@ class _Refusals:
         )
 
     def warn(self, remark: str) -> None:
-        code, where = self._function.__code__, self._function.__globals__
+        inner = inspect.unwrap(self._function)
+        code, where = inner.__code__, inner.__globals__
         registry = where.setdefault("__warningregistry__", {})
         text = f"task {self._task!r}: {remark}"
         warnings.warn_explicit(text, BudgetWarning, code.co_filename, code.co_firstlineno, self._task, registry)

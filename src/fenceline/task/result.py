@@ -95,13 +95,13 @@ class TaskResult:
         """The attempt failed. `secrets` (see `secrets_of`) are blotted out: an exception's text may quote them."""
         if status == "COMPLETED":
             raise ValueError("a failed attempt cannot be COMPLETED")
-        text = redact(_told(error), secrets)
+        text = _told(error, redact(str(error), secrets))
         code = error.code if isinstance(error, FencelineError) else UNEXPECTED
         return cls(status, {}, cut(f"{phase}: {text}" if phase else text), code)
 
 
-def _told(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+def _told(error: BaseException, text: str) -> str:
+    text = " ".join(text.split())
     if isinstance(error, FencelineError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

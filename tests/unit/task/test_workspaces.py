@@ -228,8 +228,9 @@ def test_a_write_in_the_same_tick_as_materialising_is_found(workspace: PathWorks
     known = dict(workspace._known)
     known["a"] = known["a"]._replace(stamp=stamp)  # as if it had been materialised at this very tick
     workspace._known = known
+    workspace._settled_ns = stamp.ctime_ns + 1
     assert workspace.diff().empty, "the metadata alone does not show it"
-    workspace._settled_ns = stamp.ctime_ns  # and the workspace handed over at it, too
+    workspace._settled_ns = stamp.ctime_ns  # the workspace was handed over at that tick, too
     diff = workspace.diff()
     assert summary(diff) == nothing(changed=["a"])
     assert diff.hashed == 1
@@ -571,9 +572,14 @@ def test_metrics_are_collected_by_name(clock: HandClock) -> None:
 
 def test_a_timer_counts_a_block_that_failed(clock: HandClock) -> None:
     metrics = Metrics(clock)
-    with pytest.raises(ValueError, match="no"), metrics.timer("train"):
-        clock.advance(2)
-        raise ValueError("no")
+
+    def train() -> None:
+        with metrics.timer("train"):
+            clock.advance(2)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        train()
     assert metrics.collected() == {"train": {"count": 1, "seconds": 2, "longest": 2}}
 
 
@@ -605,7 +611,12 @@ def test_a_counter_does_not_go_down_and_a_name_has_one_kind() -> None:
 
 def test_counters_are_exact_from_several_threads() -> None:
     metrics = Metrics()
-    threads = [threading.Thread(target=lambda: [metrics.counter("n") for _ in range(2000)]) for _ in range(4)]
+
+    def count() -> None:
+        for _ in range(2000):
+            metrics.counter("n")
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
