@@ -7,7 +7,8 @@ Confirm (with the second attempt fence) → COMPLETED → cleanup.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fenceline.errors import ContractError, FencelineError, OutcomeUnknown, PublishFenceError, StoreError
+from fenceline.repo.merge import Unit
 from fenceline.repo.model import Commit
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
@@ -105,31 +107,59 @@ class AttemptRunner:
             done = step.look_back(course)
             if done is not None:
                 return done
-        course.enter(Phase.MATERIALISE)
-        space = step.open()
-        try:
-            course.enter(Phase.PRE_GUARDS)
-            space.guard("pre")
-            course.enter(Phase.BODY)
-            result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
-            course.enter(Phase.RESULT_MODEL)
-            value = definition.result_from(result)
-            course.enter(Phase.POST_GUARDS)
-            verdicts = space.guard("post")
+        with step.opened(course) as space:
+            value, verdicts = self._body(definition, params, space, course, lease)
             if not step.writable:
                 return TaskResult.completed(place.output(place.ref), value)
             course.enter(Phase.FENCE)
             step.fence()
             course.enter(Phase.STAGE)
-            sealed = step.stage(space, value.model_dump(mode="json"), [v.as_dict() for v in verdicts])
+            sealed = step.stage(space, value, verdicts)
             course.enter(Phase.PUBLISH if sealed else Phase.NOOP_CHECK)
-            return step.confirm(sealed, value.model_dump(mode="json"))
-        except BaseException as error:
-            step.cancel(error)
-            raise
-        finally:
-            step.close()
-            space.close()
+            return step.confirm(sealed, value)
+
+    def _body(
+        self,
+        definition: TaskDefinition[Any, Any],
+        params: BaseModel,
+        space: Space,
+        course: _Course,
+        lease: Lease,
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Pre guards, body, result model, post guards: the result, and the guards' verdicts on what was done."""
+        course.enter(Phase.PRE_GUARDS)
+        before = space.guard("pre")
+        course.enter(Phase.BODY)
+        result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
+        course.enter(Phase.RESULT_MODEL)
+        value: BaseModel = definition.result_from(result)
+        course.enter(Phase.POST_GUARDS)
+        after = space.guard("post")
+        return value.model_dump(mode="json"), [verdict.as_dict() for verdict in (*before, *after)]
+
+    def rehearse(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> Rehearsal:
+        """Everything but the publication: what the attempt would change. Leaves nothing behind; raises what it met."""
+        course = _Course(self.on_phase)
+        place, params = validate(definition, attempt.input)
+        with Lease(self.orchestrator, attempt, self.seams, definition.heartbeat_interval) as lease:
+            if place is None:
+                course.enter(Phase.BODY)
+                return Rehearsal(definition.result_from(definition.function(params)).model_dump(mode="json"), (), ())
+            step = _Step(self, definition, attempt, place, params, lease)
+            with step.opened(course) as space:
+                value, verdicts = self._body(definition, params, space, course, lease)
+                course.enter(Phase.STAGE)
+                changes = step.preview(space) if step.writable else ()
+                return Rehearsal(value, tuple(changes), tuple(verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What an attempt would have done."""
+
+    result: dict[str, Any]
+    changes: tuple[Unit, ...]
+    guards: tuple[dict[str, Any], ...]
 
 
 class _Step:
@@ -202,17 +232,34 @@ class _Step:
         course.enter(Phase.PUBLISH)
         return self._resume(left)
 
-    def open(self) -> Space:
-        return open_space(
-            self._definition,
-            self._repo,
-            self._try,
-            self._runner.workspace_root,
-            self._attempt.identity,
-            self._runner.seams,
+    @contextmanager
+    def opened(self, course: _Course) -> Iterator[Space]:
+        """The workspace, for as long as the attempt works in it. What was not sealed is cancelled on the way out."""
+        course.enter(Phase.MATERIALISE)
+        runner = self._runner
+        space = open_space(
+            self._definition, self._repo, self._try, runner.workspace_root, self._attempt.identity, runner.seams
         )
+        try:
+            yield space
+        except BaseException as error:
+            if not self._try.seal_tried:  # what was sealed stays for the next attempt
+                self._try.cancel(error)
+            raise
+        finally:
+            self._try.close()
+            space.close()
 
-    def stage(self, space: Space, value: Any, verdicts: list[Any]) -> Verdict | None:
+    def preview(self, space: Space) -> Iterator[Unit]:
+        """What staging would change; taken back again."""
+        space.stage()
+        verdict = self._try.complete("rehearsal")
+        changes = list(self._repo.changes(self._input, self._repo.commit(verdict.commit or ""))) if verdict else []
+        if self._try.started:
+            self._try.abort("a rehearsal publishes nothing")
+        yield from changes
+
+    def stage(self, space: Space, value: Any, verdicts: list[dict[str, Any]]) -> Verdict | None:
         """Only what changed is staged; then sealed. None for a no-op, which stages nothing and opens no intent."""
         space.stage()
         try:
@@ -285,14 +332,6 @@ class _Step:
     def _message(self) -> str:
         identity = self._attempt.identity
         return f"{self._definition.name} ({identity.reference}, run {identity.workflow})"
-
-    def cancel(self, error: BaseException) -> None:
-        """What was not sealed goes; what was sealed stays for the next attempt."""
-        if not self._try.seal_tried:
-            self._try.cancel(error)
-
-    def close(self) -> None:
-        self._try.close()
 
 
 def _as_fence(error: FencelineError) -> FencelineError:

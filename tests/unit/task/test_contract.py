@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import importlib
 import inspect
 import json
@@ -31,6 +32,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from fenceline.errors import ContractError, FencelineError
+from fenceline.spark.workspace import SparkWorkspace
 from fenceline.task.contract import (
     FreeTask,
     InvalidParams,
@@ -44,6 +46,7 @@ from fenceline.task.contract import (
     task,
 )
 from fenceline.task.spec import BudgetWarning, PublishBudget, TaskControls, WorkspaceSpec
+from fenceline.task.workspaces import Workspace
 
 Writer = Callable[..., str]
 
@@ -97,6 +100,18 @@ def test_the_annotation_of_the_workspace_chooses_the_kind() -> None:
     assert kinds == {"on.path": "path", "on.object": "path-object", "on.spark": "spark", "free": "none"}
     assert isinstance(on_spark, WorkspaceTask)
     assert isinstance(free, FreeTask)
+
+
+def test_the_workspaces_of_this_package_are_known_by_their_mark() -> None:
+    @task(name="directory", owner=OWNER, workspace=WorkspaceSpec())
+    def directory(workspace: Workspace, params: Params) -> Out:
+        return Out(rows=1)
+
+    @task(name="frames", owner=OWNER, workspace=WorkspaceSpec())
+    def frames(workspace: SparkWorkspace, params: Params) -> Out:
+        return Out(rows=1)
+
+    assert (directory.kind, frames.kind) == ("path-object", "spark")
 
 
 def test_a_task_stays_a_plain_callable() -> None:
@@ -447,11 +462,12 @@ def test_what_is_no_plain_function_is_refused() -> None:
     refused = {
         "a lambda has no annotations": lambda params: params,
         "it is defined in the class test_what_is_no_plain_function_is_refused.<locals>.Holder": Holder.method,
-        "staticmethod is not a function": staticmethod(free.function),
-        "method is not a function": Holder().method,
-        "Params is not a function": Params,
+        "staticmethod is not a plain function": staticmethod(free.function),
+        "method is not a plain function": Holder().method,
+        "Params is not a plain function": Params,
         "is a task already": free,
-        "int is not a function": 3,
+        "int is not a plain function": 3,
+        "function is not a plain function": functools.wraps(functools.partial(free))(lambda params: params),
     }
     for message, thing in refused.items():
         with pytest.raises(TaskContractError) as error:
