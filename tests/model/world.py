@@ -41,6 +41,11 @@ class StepState(NamedTuple):
     epoch: int = 0
     reported: Report | None = None
 
+    @property
+    def waits(self) -> bool:
+        done = self.reported
+        return done is None or (done.attempt, done.epoch) < (self.attempt, self.epoch)
+
 
 class Area(NamedTuple):
     """What is durable under one execution's id."""
@@ -247,9 +252,7 @@ class Setup:
         assert spec.step is not None
         step = self.step(world, spec.step)
         epoch = spec.epoch if self.keeps(Rule.EPOCH) else step.epoch
-        done = step.reported
-        waits = done is None or (done.attempt, done.epoch) < (step.attempt, step.epoch)
-        return waits and (spec.attempt, epoch) == (step.attempt, step.epoch)
+        return step.waits and (spec.attempt, epoch) == (step.attempt, step.epoch)
 
     # --- changing things ----------------------------------------------------------------------------------------
 

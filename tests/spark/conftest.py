@@ -108,7 +108,7 @@ class Lab:
         return rows(df)
 
     def frame(self, values: list[Any], schema: str) -> DataFrame:
-        return self.session.createDataFrame(values, schema)
+        return self.session.createDataFrame(values, schema).coalesce(1)
 
 
 def rows(df: DataFrame) -> list[tuple[Any, ...]]:

@@ -246,7 +246,7 @@ def test_overwrite_may_change_format_partitions_and_schema(lab: Lab) -> None:
     first = lab.put(lab.frame([("a", 1)], DAYS), "t", partition_by=["day"])
     lab.put(lab.frame([(1.5,)], "x double"), "t", format="json", mode="overwrite")
     assert lab.rows("t") == [(1.5,)]
-    assert lab.rows("t", first) == [("a", 1)] or lab.read(first).dataset("t").columns == ["day", "n"]
+    assert lab.rows("t", first) == [("a", 1)]
 
 
 def test_an_append_to_a_dataset_that_was_uploaded_without_a_schema(lab: Lab, tmp_path: Any) -> None:
@@ -307,9 +307,9 @@ def test_concurrent_writes_of_one_attempt(lab: Lab) -> None:
 
 
 def test_a_prefix_is_where_the_workspace_lives(lab: Lab) -> None:
-    attempt = lab.attempt(prefix="/team/".strip("/"))
+    attempt = lab.attempt(prefix="team/")
     attempt.workspace.write(lab.frame([("a", 1)], DAYS), "t")
-    assert attempt.workspace.files() == [e for e in attempt.workspace.files("t")]
+    assert attempt.workspace.files() == attempt.workspace.files("t") != []
     assert attempt.workspace.prefix == "team"
     attempt.publish()
     assert lab.rows("team/t") == [("a", 1)]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import fenceline
-from fenceline.cli import care, content, history, refs
+from fenceline.cli import attempts, care, content, history, refs, tasks
 from fenceline.cli.doctor import doctor
 from fenceline.cli.failure import CommandGroup
 
@@ -27,12 +27,19 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Content": (care.init, content.put, content.get, content.cat, content.ls, content.rm),
     "History": (history.log, history.show, history.diff),
     "Branches and tags": (refs.branch, refs.tag, refs.merge, refs.revert),
+    "Tasks": (tasks.check, attempts.try_),
     "Care": (care.recover, care.recoveries, care.intents, care.gc, care.fsck, doctor),
 }
 
+
+def name_of(command: Callable[..., None]) -> str:
+    """What a command is called: its function's name, but for a last '_' (`try` is a word of Python's)."""
+    return command.__name__.rstrip("_")
+
+
 for panel, commands in PANELS.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(name_of(command), rich_help_panel=panel)(command)
 
 
 def _version(wanted: bool) -> None:

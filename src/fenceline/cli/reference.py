@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from fenceline.cli.failure import EXIT_CODES
-from fenceline.cli.main import PANELS, app
+from fenceline.cli.main import PANELS, app, name_of
 
 COMMON = ("--repo", "--json", "--help")
 TABLE = ("| | |", "|---|---|")
@@ -47,7 +47,7 @@ def _panels(group: Any, root: Any) -> Iterator[str]:
     for panel, commands in PANELS.items():
         yield f"## {panel}\n"
         for function in commands:
-            command = group.get_command(root, function.__name__)
+            command = group.get_command(root, name_of(function))
             context = command.context_class(command, info_name=command.name, parent=root)
             pieces = " ".join(piece.strip("{}") for piece in command.collect_usage_pieces(context))
             yield f"### `fenceline {command.name}`\n"

@@ -359,8 +359,9 @@ def _plain_function(given: Any, name: str) -> FunctionType:
     if isinstance(given, TaskDefinition):
         raise TaskContractError(f"{given!r} is a task already", hint=f"remove the second @task(name={name!r})")
     if not isinstance(given, FunctionType) or not isinstance(inspect.unwrap(given), FunctionType):
+        what = _spelled(given) if isinstance(given, type) else type(given).__name__
         raise TaskContractError(
-            f"task {name!r}: {_spelled(given) if isinstance(given, type) else type(given).__name__} is not a plain function",
+            f"task {name!r}: {what} is not a plain function",
             hint="put @task on a plain function of a module, and above other decorators",
         )
     refuse, inner = _Refusals(name, given), inspect.unwrap(given)

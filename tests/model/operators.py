@@ -20,9 +20,10 @@ class Orchestrator:
 
     def steps(self, world: World) -> Steps:
         for number, (name, step) in enumerate(zip(self.setup.step_names, world.steps, strict=True)):
-            if step.attempt < self.most[name] and step.reported is None:
+            if step.attempt < self.most[name] and step.waits:
                 retried = put(world.steps, number, step._replace(attempt=step.attempt + 1))
-                yield Step("orchestrator", f"gives up attempt {step.attempt} of step {name}, and retries", world._replace(steps=retried))
+                does = f"gives up attempt {step.attempt} of step {name}, and retries"
+                yield Step("orchestrator", does, world._replace(steps=retried))
 
 
 class Colleague:

@@ -1,0 +1,140 @@
+"""Small worlds worth exploring. Small rather than clever: each has just the actors that one story needs."""
+
+from __future__ import annotations
+
+from .world import Body, Configuration, Spec
+
+BOTH: tuple[Body, ...] = ("changes", "no-op")
+
+
+def attempt(
+    name: str, txn: str = "T", *, step: str = "A", epoch: int = 0, bodies: tuple[Body, ...] = ("changes",), **more: str
+) -> Spec:
+    """One process on an attempt of a step; the digit in its name is the attempt's number."""
+    number = int("".join(c for c in name if c.isdigit()))
+    touches = frozenset(more.get("touches", step.lower()))
+    serial = more.get("fence") == "serial"
+    return Spec(
+        name, txn, touches, step, number, epoch, bodies, more.get("after"), rebase=not serial, serial=serial
+    )
+
+
+def direct(name: str, key: str | None = None, touches: str = "d") -> Spec:
+    return Spec(name, key, frozenset(touches))
+
+
+CONFIGURATIONS = {
+    c.name: c
+    for c in [
+        # --- one step, retried ----------------------------------------------------------------------------------
+        Configuration("a retry of the same txn", (attempt("a1"), attempt("a2")), sweepers=1, sweeps=2, unknown=True),
+        Configuration(
+            "the same attempt twice",
+            (attempt("a1", bodies=BOTH), attempt("a1x", bodies=BOTH)),
+            sweepers=1,
+            unknown=True,
+        ),
+        Configuration(
+            "the same attempt with two codes",
+            (attempt("a1", "T1", bodies=BOTH), attempt("a1x", "T2", bodies=BOTH)),
+            sweepers=1,
+        ),
+        Configuration(
+            "a retry with old and new code",
+            (attempt("a1", "T1"), attempt("a2", "T1"), attempt("a2x", "T2")),
+            unknown=True,
+        ),
+        Configuration(
+            "a retry with old and new code, no-ops",
+            (attempt("a1", "T1", bodies=BOTH), attempt("a2", "T1", bodies=BOTH), attempt("a2x", "T2", bodies=BOTH)),
+        ),
+        Configuration(
+            "a retry with old and new code, swept",
+            (attempt("a1", "T1"), attempt("a2", "T1"), attempt("a2x", "T2")),
+            sweepers=1,
+        ),
+        Configuration(
+            "code changed and changed back",
+            (attempt("a1", "T1", bodies=BOTH), attempt("a2", "T2", bodies=BOTH), attempt("a3", "T1", bodies=BOTH)),
+        ),
+        Configuration(
+            "a forced rerun",
+            (attempt("a1"), attempt("a1x"), attempt("a1y", "T+1", epoch=1)),
+            sweepers=1,
+            operator=("force A",),
+        ),
+        # --- others on the branch -------------------------------------------------------------------------------
+        Configuration(
+            "a retry beside a colleague", (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH)), foreign="F", sweepers=1
+        ),
+        Configuration("a colleague in the way", (attempt("a1"), attempt("a2")), foreign="FX", sweepers=1),
+        Configuration(
+            "three attempts beside a colleague",
+            (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH), attempt("a3", bodies=BOTH)),
+            foreign="F",
+            full=True,
+        ),
+        Configuration(
+            "rebased, then other code",
+            (attempt("a1", "T1", bodies=BOTH), attempt("a2", "T2", bodies=BOTH)),
+            foreign="F",
+        ),
+        Configuration(
+            "siblings, one changes its code",
+            (attempt("a1", bodies=BOTH), attempt("b1", "U1", step="B"), attempt("b2", "U2", step="B")),
+        ),
+        Configuration(
+            "siblings, both retried",
+            (attempt("a1"), attempt("a2"), attempt("b1", "U", step="B"), attempt("b2", "U", step="B")),
+            full=True,
+        ),
+        Configuration(
+            "a step and the one after it",
+            (attempt("a1"), attempt("a1x", "T+1", epoch=1), attempt("b1", "U", step="B", after="A", bodies=BOTH)),
+            operator=("force A",),
+        ),
+        Configuration(
+            "serial, for histories without metadata",
+            (
+                attempt("a1", fence="serial"),
+                attempt("a2", fence="serial"),
+                attempt("b1", "U", step="B", fence="serial"),
+            ),
+        ),
+        # --- direct transactions --------------------------------------------------------------------------------
+        Configuration("one key, two programs", (direct("k1", "K"), direct("k2", "K", "e")), sweepers=1, foreign="F"),
+        Configuration("one key, moved back", (direct("k1", "K"), direct("k2", "K")), sweepers=1, operator=("back",)),
+        Configuration("two direct writers", (direct("d1"), direct("d2", touches="e")), sweepers=1, unknown=True),
+        Configuration("a direct writer, two sweepers", (direct("d1"),), sweepers=2, sweeps=2, foreign="F"),
+        Configuration("a direct writer and a step", (direct("d1"), attempt("a1"), attempt("a2")), sweepers=1, full=True),
+        # --- operators ------------------------------------------------------------------------------------------
+        Configuration("moved back by hand", (attempt("a1"), attempt("a1x"), attempt("a2")), operator=("back",)),
+        Configuration(
+            "moved before the input",
+            (attempt("a1", touches="q"), attempt("a2", touches="q")),
+            operator=("before",),
+            sweepers=1,
+        ),
+        Configuration("deleted and created again", (attempt("a1"), attempt("a2")), operator=("delete", "create"), sweepers=1),
+        Configuration(
+            "deleted under a direct writer", (direct("d1"), direct("k1", "K")), operator=("delete", "create"), sweepers=1
+        ),
+        # --- garbage collection ---------------------------------------------------------------------------------
+        Configuration(
+            "collected beside direct writers", (direct("d1"), direct("d2", touches="e")), collections=1, sweepers=1
+        ),
+        Configuration(
+            "collected beside a retry", (attempt("a1"), attempt("a2")), foreign="F", collections=1, sweepers=1, full=True
+        ),
+        Configuration("collected while rebasing", (attempt("a1"), attempt("a2")), foreign="F", collections=1),
+        Configuration("tagged while collected", (direct("d1"),), operator=("back", "tag"), collections=2),
+        Configuration("moved while collected", (direct("d1"),), operator=("back", "again"), collections=2),
+        Configuration(
+            "expired behind the head",
+            (attempt("a1", "T1", bodies=BOTH), attempt("a2", "T2", bodies=BOTH)),
+            collections=1,
+            expire=True,
+            operator=("back",),
+        ),
+    ]
+}
