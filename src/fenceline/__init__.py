@@ -8,6 +8,8 @@ with repo.transaction("main", message="raw plays") as tx:
 print(repo.read("main", "raw/plays.csv"))
 """
 
+from typing import TYPE_CHECKING, Any
+
 from fenceline.api import IntentStatus, LogItem, Repository, open_repository
 from fenceline.errors import (
     ConfigError,
@@ -25,10 +27,39 @@ from fenceline.errors import (
 )
 from fenceline.repo.model import Commit, Dataset, Entry, Head, RefEntry
 from fenceline.repo.native.gc import Retention
+from fenceline.task.contract import TaskDefinition, task
+from fenceline.task.guard import (
+    Violation,
+    expect,
+    forbid_glob,
+    require_dir,
+    require_file,
+    require_glob,
+    require_max_bytes,
+    require_rows,
+    require_schema,
+    require_unique,
+)
+from fenceline.task.result import TaskFailed, TaskResult, TaskTerminalError
+from fenceline.task.spec import PublishBudget, TaskControls, WorkspaceSpec
+from fenceline.task.workspaces import Workspace
 from fenceline.txn.transaction import Transaction, TransactionResult
 from fenceline.txn.upload import ProgressEvent
 
+if TYPE_CHECKING:
+    from fenceline.spark.workspace import SparkWorkspace
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Names that need Spark are looked up when they are used: without the extra, everything else works."""
+    if name == "SparkWorkspace":
+        from fenceline.spark.workspace import SparkWorkspace
+
+        return SparkWorkspace
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Commit",
@@ -47,13 +78,33 @@ __all__ = [
     "Outcome",
     "OutcomeUnknown",
     "ProgressEvent",
+    "PublishBudget",
     "PublishConflict",
     "RecoveryError",
     "RefEntry",
     "Repository",
     "Retention",
+    "SparkWorkspace",
     "StoreError",
+    "TaskControls",
+    "TaskDefinition",
+    "TaskFailed",
+    "TaskResult",
+    "TaskTerminalError",
     "Transaction",
     "TransactionResult",
+    "Violation",
+    "Workspace",
+    "WorkspaceSpec",
+    "expect",
+    "forbid_glob",
     "open_repository",
+    "require_dir",
+    "require_file",
+    "require_glob",
+    "require_max_bytes",
+    "require_rows",
+    "require_schema",
+    "require_unique",
+    "task",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from typer.testing import CliRunner
@@ -39,7 +40,7 @@ def count(params: Params) -> Result:
 
 @pytest.fixture
 def module(tmp_path: Path) -> Path:
-    file = tmp_path / "demo_tasks.py"
+    file = tmp_path / f"tasks_{uuid4().hex}.py"  # modules of one name cannot be loaded twice in a process
     file.write_text(TASKS)
     return file
 

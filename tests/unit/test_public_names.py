@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import fenceline
 from fenceline import errors
@@ -24,15 +26,35 @@ PUBLIC = [
     "Outcome",
     "OutcomeUnknown",
     "ProgressEvent",
+    "PublishBudget",
     "PublishConflict",
     "RecoveryError",
     "RefEntry",
     "Repository",
     "Retention",
+    "SparkWorkspace",
     "StoreError",
+    "TaskControls",
+    "TaskDefinition",
+    "TaskFailed",
+    "TaskResult",
+    "TaskTerminalError",
     "Transaction",
     "TransactionResult",
+    "Violation",
+    "Workspace",
+    "WorkspaceSpec",
+    "expect",
+    "forbid_glob",
     "open_repository",
+    "require_dir",
+    "require_file",
+    "require_glob",
+    "require_max_bytes",
+    "require_rows",
+    "require_schema",
+    "require_unique",
+    "task",
 ]
 
 
@@ -66,3 +88,14 @@ def test_an_error_is_readable_by_people_and_by_machines() -> None:
         "outcome": "not_applied",
         "context": {"branch": "main", "expected": "a", "actual": "b", "paths": ["x"]},
     }
+
+
+def test_the_decorator_is_not_hidden_by_the_package_of_its_name() -> None:
+    """`fenceline.task` is also a package; `fl.task` must be what people decorate with, whatever was imported before."""
+    script = "import fenceline.task.spec, fenceline as fl; assert callable(fl.task), fl.task"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_spark_is_not_imported_before_it_is_used() -> None:
+    script = "import sys, fenceline; assert 'pyspark' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -115,6 +115,18 @@ def test_the_clock_of_the_disk_is_past_every_file_when_the_body_starts(
     assert workspace.diff().hashed == 0
 
 
+def test_a_disk_with_a_coarse_clock_is_not_waited_for_but_its_files_are_hashed(
+    disk_repo: Repository, put: Put, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(disk_repo, {f"f{i}": b"x" for i in range(5)})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", lambda *args: None)  # the clock stands still since the marker was written
+        workspace = opened(disk_repo, root)
+    diff = workspace.diff()
+    assert diff.empty
+    assert diff.hashed == 5
+
+
 # --- how bytes travel -------------------------------------------------------------------------------------------
 
 

@@ -524,6 +524,34 @@ def test_the_diff_is_the_difference(
     shutil.rmtree(base)
 
 
+def publish(repo: Repository, diff: WorkspaceDiff) -> dict[str, tuple[bytes, int | None]]:
+    """Apply a diff as an attempt does; returns what the branch then holds."""
+    with repo.transaction("main") as tx:
+        for path in diff.removed:
+            tx.delete(path)
+        for change in (*diff.added, *diff.changed):
+            tx.write(change.path, Path(change.local).read_bytes(), change.mode)
+    found = repo.native.entries(repo.native.resolve("main"))
+    return {e.path: (b"" if e.dataset else repo.native.read(e), e.mode) for e in found}
+
+
+def test_a_diff_applied_to_the_branch_is_what_the_workspace_shows(
+    disk_repo: Repository, with_dataset: PathWorkspace
+) -> None:
+    shutil.rmtree(with_dataset.path / "in/d")
+    (with_dataset.path / "in/d").write_bytes(b"a file now")
+    (with_dataset.path / "x").unlink()
+    (with_dataset.path / "x").mkdir()
+    (with_dataset.path / "x/run").write_bytes(b"a directory now")
+    (with_dataset.path / "x/run").chmod(0o755)
+    (with_dataset.path / "in/y").write_bytes(b"changed")
+    assert publish(disk_repo, with_dataset.diff()) == {
+        "in/d": (b"a file now", 0o644),
+        "in/y": (b"changed", None),
+        "x/run": (b"a directory now", 0o755),
+    }
+
+
 # --- cleaning up ------------------------------------------------------------------------------------------------
 
 
