@@ -90,8 +90,14 @@ CONFIGURATIONS = {
         ),
         Configuration(
             "a step and the one after it",
-            (attempt("a1"), attempt("a1x", "T+1", epoch=1), attempt("b1", "U", step="B", after="A", bodies=BOTH)),
-            operator=("force A",),
+            (
+                attempt("a1"),
+                attempt("a2"),
+                attempt("a2x", "T+1", epoch=1),
+                attempt("b1", "U", step="B", after="A", bodies=BOTH),
+                attempt("b1x", "U+1", step="B", after="A", epoch=1, bodies=BOTH),
+            ),
+            operator=("force A", "force B"),
         ),
         Configuration(
             "serial, for histories without metadata",

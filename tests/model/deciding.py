@@ -76,7 +76,7 @@ def _line(setup: Setup, world: World, log: list[RefEntry], me: Me, touched: froz
     elif setup.keeps(Rule.ROW_5_LINE):
         return Line(True, None, standing)
     else:
-        commits = list(line(head))[me.input.count("/") + 1 :]
+        commits = [*line(head)][me.input.count("/") + 1 :]
     return Line(True, tuple(_line_commit(setup, world, commit, touched) for commit in commits), standing)
 
 

@@ -212,10 +212,10 @@ class TaskAttempt(Execution):
             return
         start = INPUT
         if self.spec.after is not None:
-            done = self.setup.step(world, self.spec.after).reported
-            if done is None:
+            upstream = self.setup.step(world, self.spec.after)
+            if upstream.waits or upstream.reported is None:
                 return
-            start = done.output
+            start = upstream.reported.output
         yield self.goes(world, f"is handed out on {start}", "look back", input=start)
 
     def look_back(self, world: World, me: Process) -> Steps:

@@ -49,7 +49,8 @@ class Invariants:
             yield from self._reports(before, after)
         if after.processes is not before.processes:
             yield from self._readings(before, after)
-        yield from (kind for kind, wrong in STATES.items() if wrong(self.setup, after))
+        if any(getattr(after, part) is not getattr(before, part) for part in DURABLE):
+            yield from (kind for kind, wrong in STATES.items() if wrong(self.setup, after))
 
     def _reports(self, before: World, after: World) -> Iterator[str]:
         for name, old, new in zip(self.setup.step_names, before.steps, after.steps, strict=True):
@@ -62,10 +63,10 @@ class Invariants:
                 yield from (k for k, wrong in REPORTS.items() if wrong(self.setup, before, who, old, new.reported))
 
     def _readings(self, before: World, after: World) -> Iterator[str]:
-        """Who learns its outcome by reading must read one that stands."""
-        for then, now in zip(before.processes, after.processes, strict=True):
-            learns = then.outcome is None and now.outcome is not None
-            if learns and after.log is before.log and then.entry is None and not stands(now.outcome, before.head):
+        """Who learns its outcome from the entry of another must read one that stands."""
+        for spec, then, now in zip(self.setup.specs, before.processes, after.processes, strict=True):
+            learns = now is not then and then.outcome is None and now.outcome is not None and then.entry is None
+            if learns and not stands(now.outcome, before.head) and before.decided(spec.name, 0) is None:
                 yield MOVED_BEFORE
 
 
@@ -100,6 +101,8 @@ def _left(setup: Setup, world: World, entry: RefEntry) -> bool:
     for name, step in zip(setup.step_names, world.steps, strict=True):
         done = step.reported
         if done and stands(done.output, world.head) and not stands(done.output, entry.commit):
+            if _after_a_forced_one(setup, world, name):
+                continue
             later = spec and spec.step == name and (spec.attempt, spec.epoch) > (done.attempt, done.epoch)
             if not later:
                 return True
@@ -160,6 +163,12 @@ def _publishes(entry: RefEntry) -> bool:
     return entry.op in MOVES and entry.execution is not None
 
 
+def _after_a_forced_one(setup: Setup, world: World, step: str | None) -> bool:
+    """A forced rerun takes back what the steps after it reported on top of its output: they are to run again, too."""
+    before = {spec.after for spec in setup.specs if spec.step == step and spec.after}
+    return any(setup.step(world, name).epoch > 0 for name in before)
+
+
 # --- of a report to the orchestrator --------------------------------------------------------------------------------
 
 
@@ -169,7 +178,7 @@ def _unwritten(setup: Setup, world: World, who: Spec, step: StepState, report: R
 
 
 def _not_there(setup: Setup, world: World, who: Spec, step: StepState, report: Report) -> bool:
-    if stands(report.output, world.head) or setup.serial:
+    if stands(report.output, world.head) or setup.serial or _after_a_forced_one(setup, world, who.step):
         return False
     return not any(e.by == OPERATOR for e in world.log[1:])
 
@@ -252,6 +261,8 @@ REPORTS: dict[str, Callable[[Setup, World, Spec, StepState, Report], bool]] = {
     NOOP_BESIDE: _noop_beside,
     OLD_EPOCH: _old_epoch,
 }
+DURABLE = ("log", "areas", "rebased", "expired", "tags", "operating")
+"""The parts of the world that the predicates of a state look at."""
 STATES: dict[str, Callable[[Setup, World], bool]] = {
     TWICE: _twice,
     PART: _part,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
@@ -275,17 +276,18 @@ def stands(commit: str | None, head: str | None) -> bool:
     return commit is not None and head is not None and (head == commit or head.startswith(f"{commit}/"))
 
 
-def line(head: str | None) -> Iterator[str]:
+@functools.cache
+def line(head: str | None) -> tuple[str, ...]:
     """The commits of the first-parent line, oldest first."""
     parts = head.split("/") if head else []
-    for length in range(1, len(parts) + 1):
-        yield "/".join(parts[:length])
+    return tuple("/".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
 def parent_of(commit: str) -> str:
     return commit.rpartition("/")[0]
 
 
+@functools.cache
 def content_of(commit: str) -> str:
     """Whose content a commit added: an execution's, or a colleague's."""
     return commit.rpartition("/")[2]

@@ -117,7 +117,8 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="session")
 def settings() -> SparkSettings:
-    return SparkSettings(master=MASTER, conf={"spark.sql.shuffle.partitions": "2", **CONF})
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
+    return SparkSettings(master=MASTER, conf={**quick, "spark.sql.shuffle.partitions": "2", **CONF})
 
 
 @pytest.fixture(scope="session")

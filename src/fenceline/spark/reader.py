@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, cast
@@ -165,7 +166,7 @@ class Reader:
             return self._session.createDataFrame([], self._schema_of_nothing(dataset, stored))
         base = f"datasets/{dataset.id}/"
         reader = self._reader(dataset.format, {**dataset.options, **options})
-        reader = reader.option("basePath", self._url(base))
+        reader = reader.option("basePath", "file://" + self._objects.path(base).removesuffix("/"))
         if stored is not None:
             from pyspark.sql.types import StringType
 
@@ -193,7 +194,7 @@ class Reader:
                 key = f"{base}{job}/{min(lost)}"
                 raise ObjectMissing(f"{key} is missing", hint="fenceline fsck shows what that breaks", address=key)
             roots += [f"{base}{job}"] if there == wanted else [f"{base}{job}/{name}" for name in sorted(wanted)]
-        return [self._url(root) for root in roots]
+        return [_pattern(self._objects.path(root)) for root in roots]
 
     def _schema_of_nothing(self, dataset: Dataset, stored: StructType | None) -> StructType:
         if stored is None:
@@ -213,7 +214,7 @@ class Reader:
         options: Mapping[str, str],
     ) -> DataFrame:
         found = layout.find_layout(files, path)
-        urls = ["file://" + file.path for file in files]
+        urls = [_pattern(file.path) for file in files]
         reader = self._reader(format, options)
         if found is None:
             return (reader.schema(schema) if schema else reader).load(urls)
@@ -264,11 +265,7 @@ class Reader:
     # --- shared -----------------------------------------------------------------------------------------------------
 
     def _reader(self, format: str, options: Mapping[str, str]) -> DataFrameReader:  # noqa: A002
-        """Paths are names, not patterns: `a[1].txt` is a file."""
-        return self._session.read.format(format).options(**options).option("__globPaths__", "false")
-
-    def _url(self, key: str) -> str:
-        return "file://" + self._objects.path(key).removesuffix("/")
+        return self._session.read.format(format).options(**options)
 
     def _full(self, path: str) -> str:
         clean = path.removesuffix("/")
@@ -293,6 +290,14 @@ class Reader:
                     path=path,
                 )
         return NotFound(f"there is nothing at {path}", hint="workspace.files() lists what is there", path=path)
+
+
+def _pattern(path: str) -> str:
+    """A path as Spark takes it: a pattern that matches this name only, `a[1].txt` too.
+
+    Its option `__globPaths__=false` is no help: with it, every path is read once more for each that looks like a pattern.
+    """
+    return "file://" + re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 class FormatReader:

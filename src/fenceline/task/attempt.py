@@ -22,6 +22,7 @@ from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.lease import Lease
+from fenceline.task.observe import OUTCOME_OF_ENTRY, Observation, observed, outcome_of_error
 from fenceline.task.orchestrator import HandedOut, Orchestrator, attempt_fence
 from fenceline.task.result import Phase, TaskResult, secrets_of, status_of
 from fenceline.task.spaces import Space, open_space
@@ -53,11 +54,13 @@ class _Course:
     """Where an attempt is: the failure table needs the phase in which it failed."""
 
     on_phase: OnPhase
+    watching: Observation
     phase: Phase = Phase.VALIDATE
     secrets: frozenset[str] = frozenset()
 
     def enter(self, phase: Phase) -> None:
         self.phase = phase
+        self.watching.enter(phase)
         self.on_phase(phase)
 
 
@@ -76,13 +79,16 @@ class AttemptRunner:
 
     def run(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> TaskResult:
         """One attempt. Never raises: whatever happens becomes a result, by the failure table."""
-        course = _Course(self.on_phase)
-        lease = Lease(self.orchestrator, attempt, self.seams, definition.heartbeat_interval)
-        try:
-            with lease:
-                return self._run(definition, attempt, course, lease)
-        except Exception as error:  # noqa: BLE001 - a body may raise anything, and every error becomes a result
-            return self._failed(attempt, course, error)
+        ids = {"step": attempt.identity.step, "attempt": attempt.identity.attempt}
+        with observed(definition.name, ids, self.seams.clock) as watching:
+            course = _Course(self.on_phase, watching)
+            lease = Lease(self.orchestrator, attempt, self.seams, definition.heartbeat_interval)
+            try:
+                with lease:
+                    return self._run(definition, attempt, course, lease)
+            except Exception as error:  # noqa: BLE001 - a body may raise anything, and every error becomes a result
+                watching.outcome = outcome_of_error(error)
+                return self._failed(attempt, course, error)
 
     def _failed(self, attempt: HandedOut, course: _Course, error: Exception) -> TaskResult:
         """By the failure table. Secrets are blotted out of the reason and of the log."""
@@ -99,8 +105,10 @@ class AttemptRunner:
             course.enter(Phase.BODY)
             result = definition.function(params)
             course.enter(Phase.RESULT_MODEL)
+            course.watching.outcome = "completed"
             return TaskResult.completed(None, definition.result_from(result))
         step = _Step(self, definition, attempt, place, params, lease)
+        course.watching.identify(txn=step.txn, execution=step.execution)
 
         course.enter(Phase.LOOK_BACK)
         if step.writable:
@@ -110,13 +118,14 @@ class AttemptRunner:
         with step.opened(course) as space:
             value, verdicts = self._body(definition, params, space, course, lease)
             if not step.writable:
+                course.watching.outcome = "read_only"
                 return TaskResult.completed(place.output(place.ref), value)
             course.enter(Phase.FENCE)
             step.fence()
             course.enter(Phase.STAGE)
             sealed = step.stage(space, value, verdicts)
             course.enter(Phase.PUBLISH if sealed else Phase.NOOP_CHECK)
-            return step.confirm(sealed, value)
+            return step.confirm(sealed, value, course.watching)
 
     def _body(
         self,
@@ -139,7 +148,8 @@ class AttemptRunner:
 
     def rehearse(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> Rehearsal:
         """Everything but the publication: what the attempt would change. Leaves nothing behind; raises what it met."""
-        course = _Course(self.on_phase)
+        watching = Observation(definition.name, {}, self.seams.clock, None)
+        course = _Course(self.on_phase, watching)
         place, params = validate(definition, attempt.input)
         with Lease(self.orchestrator, attempt, self.seams, definition.heartbeat_interval) as lease:
             if place is None:
@@ -209,6 +219,14 @@ class _Step:
         self._try = Try(self._repo, self._intents, self._intent, self._input, before_first_byte=self.fence)
 
     @property
+    def txn(self) -> str:
+        return self._intent.txn or ""
+
+    @property
+    def execution(self) -> str:
+        return self._intent.execution
+
+    @property
     def writable(self) -> bool:
         return not self._spec.read_only
 
@@ -223,6 +241,7 @@ class _Step:
         if decision.answer in ("report", "adopt"):
             course.enter(Phase.PUBLISH)
             outcome = self._confirm(replace(self._candidate(None, None), only_adopt=True))
+            course.watching.outcome = "adopted" if decision.answer == "adopt" else "reported"
             return TaskResult.completed(self._place.output(outcome.output), outcome.result)
         if decision.answer == "fail":
             raise _as_fence(refusal(self._repo, self._intent, Refused(decision, head), None))
@@ -230,6 +249,7 @@ class _Step:
         if left is None:
             return None
         course.enter(Phase.PUBLISH)
+        course.watching.outcome = "resumed"
         return self._resume(left)
 
     @contextmanager
@@ -275,9 +295,11 @@ class _Step:
         self._try.seal(verdict)
         return verdict
 
-    def confirm(self, verdict: Verdict | None, value: Any) -> TaskResult:
+    def confirm(self, verdict: Verdict | None, value: Any, watching: Observation) -> TaskResult:
         """Section 4. What was sealed stays for the next attempt if this one may not publish it."""
         outcome = self._confirm(self._candidate(verdict, value))
+        watching.outcome = OUTCOME_OF_ENTRY.get(outcome.entry.op, "reported")
+        watching.bytes = self._try.staged_bytes
         if verdict is not None:
             if outcome.entry.execution == self._intent.execution:
                 self._try.finish(outcome.entry, verdict)

@@ -57,6 +57,11 @@ class Try:
         """Whether anything was staged, so that there is something to publish or to clean up."""
         return self._staging is not None
 
+    @property
+    def staged_bytes(self) -> int:
+        """How many bytes of files were staged here; what an engine wrote itself is counted where it is registered."""
+        return self._staging.bytes if self._staging else 0
+
     # --- Try ----------------------------------------------------------------------------------------------------
 
     def staging(self) -> Staging:

@@ -57,6 +57,7 @@ class Staging:
         self._names: set[str] = set()
         self._directories: set[str] = set()
         self._lock = threading.Lock()
+        self.bytes = 0
 
     def file(self, path: str, chunks: bytes | Iterable[bytes], mode: int | None = None) -> Entry:
         """Stage a plain file."""
@@ -123,6 +124,8 @@ class Staging:
             else:
                 self._objects.put(key, passing(chunks))
         self._written[key] = None
+        with self._lock:
+            self.bytes += size
         return Entry(path, Kind.FILE, size, key, f"sha256:{hashed.hexdigest()}", mode, write)
 
     def _free_name(self, path: str) -> str:
