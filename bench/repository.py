@@ -9,6 +9,7 @@ measured in the same run, in turns.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -213,31 +214,32 @@ def main() -> None:
     measure_all(chosen.quick, chosen.json)
 
 
-def measure_all(quick: bool, target: Path | None) -> None:
-    work = Path(tempfile.mkdtemp(prefix="fenceline-bench-"))
-    measures = []
-    try:
-        for group in (
-            upload_against_cp(work, 5 if quick else 15),
-            one_file(work, 50 if quick else 300),
-            throughput(work, 2 if quick else 5),
-            commit_and_diff(work, MANY // 10 if quick else MANY, 7 if quick else 21),
-        ):
-            for measure in group:
-                measures.append(measure)
-                verdict = (
-                    ""
-                    if measure.limit is None
-                    else f"  (limit {measure.limit:g}: {'kept' if measure.kept else 'MISSED'})"
-                )
-                print(f"{measure.value:10.2f} {measure.unit:4} {measure.name}  [{measure.detail}]{verdict}", flush=True)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+def report(measures: Iterable[Measure], target: Path | None) -> None:
+    """Print the figures as they come, write them, and fail if a promise was missed."""
+    kept = []
+    for measure in measures:
+        kept.append(measure)
+        limit = "" if measure.limit is None else f"  (limit {measure.limit:g}: {'kept' if measure.kept else 'MISSED'})"
+        print(f"{measure.value:10.2f} {measure.unit:4} {measure.name}  [{measure.detail}]{limit}", flush=True)
     if target:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps([{**asdict(m), "kept": m.kept} for m in measures], indent=2) + "\n")
-    if not all(measure.kept for measure in measures):
+        target.write_text(json.dumps([{**asdict(m), "kept": m.kept} for m in kept], indent=2) + "\n")
+    if not all(measure.kept for measure in kept):
         raise SystemExit("a promised ratio was missed")
+
+
+def measure_all(quick: bool, target: Path | None) -> None:
+    work = Path(tempfile.mkdtemp(prefix="fenceline-bench-"))
+    groups = (
+        upload_against_cp(work, 5 if quick else 15),
+        one_file(work, 50 if quick else 300),
+        throughput(work, 2 if quick else 5),
+        commit_and_diff(work, MANY // 10 if quick else MANY, 7 if quick else 21),
+    )
+    try:
+        report(itertools.chain.from_iterable(groups), target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

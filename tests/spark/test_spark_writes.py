@@ -239,7 +239,7 @@ def test_an_append_with_another_format_or_partitioning_is_refused(lab: Lab) -> N
     workspace = lab.attempt().workspace
     for options in ({"format": "orc", "partition_by": ["day"]}, {}, {"partition_by": ["n"]}):
         with pytest.raises(ContractError, match="is parquet partitioned by"):
-            workspace.write(lab.frame([("a", 1)], DAYS), "t", mode="append", **options)  # type: ignore[arg-type]
+            workspace.write(lab.frame([("a", 1)], DAYS), "t", mode="append", **options)
 
 
 def test_overwrite_may_change_format_partitions_and_schema(lab: Lab) -> None:

@@ -295,7 +295,7 @@ class Reader:
 def _pattern(path: str) -> str:
     """A path as Spark takes it: a pattern that matches this name only, `a[1].txt` too.
 
-    Its option `__globPaths__=false` is no help: with it, every path is read once more for each that looks like a pattern.
+    Its option `__globPaths__=false` is no help: it reads every path once more for each that looks like a pattern.
     """
     return "file://" + re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 

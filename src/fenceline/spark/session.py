@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TAIL = 2000  # characters of Spark's own log shown when it does not start
-
 
 @dataclass(slots=True)
 class _Held:
@@ -224,10 +222,9 @@ def _launch(conf: Mapping[str, str], scratch: str) -> Any:
         with open(_log_file(scratch), "ab") as output:
             return cast(Any, launch_gateway)(popen_kwargs={"stdout": output, "stderr": subprocess.STDOUT})
     except PySparkRuntimeError as error:
-        with open(_log_file(scratch), encoding="utf-8", errors="replace") as file:
-            said = file.read()[-_TAIL:].strip()
         raise ConfigError(
-            f"Spark's JVM ended at once: {said or error}", hint="check the settings given to it"
+            f"Spark's JVM ended at once: {_complaint(_log_file(scratch)) or error}",
+            hint="check the settings given to it",
         ) from error
     finally:
         if given is None:
@@ -245,6 +242,14 @@ def _escaped(text: str) -> str:
 
 def _log_file(scratch: str) -> str:
     return f"{scratch}/spark.log"
+
+
+def _complaint(log_file: str) -> str:
+    """The line of Spark's log that says why it ended."""
+    with open(log_file, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    telling = [line for line in lines if "Exception" in line or line.startswith(("Error", "Caused by"))]
+    return (telling or lines or [""])[-1]
 
 
 def _first_line(error: Exception) -> str:
