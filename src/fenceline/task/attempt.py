@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -31,6 +31,9 @@ from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict
 from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, look_back_step
 from fenceline.txn.step import Resumable, finish_resumed, resumable, step_txn
 from fenceline.txn.trying import Try
+
+if TYPE_CHECKING:
+    from fenceline.spark.settings import SparkSettings
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +79,7 @@ class AttemptRunner:
     seams: Seams = field(default_factory=Seams)
     lease: float = DEFAULT_LEASE
     on_phase: OnPhase = lambda phase: None
+    spark: SparkSettings | None = None
 
     def run(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> TaskResult:
         """One attempt. Never raises: whatever happens becomes a result, by the failure table."""
@@ -139,7 +143,8 @@ class AttemptRunner:
         course.enter(Phase.PRE_GUARDS)
         before = space.guard("pre")
         course.enter(Phase.BODY)
-        result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
+        with space.working():
+            result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
         course.enter(Phase.RESULT_MODEL)
         value: BaseModel = definition.result_from(result)
         course.enter(Phase.POST_GUARDS)
@@ -258,7 +263,13 @@ class _Step:
         course.enter(Phase.MATERIALISE)
         runner = self._runner
         space = open_space(
-            self._definition, self._repo, self._try, runner.workspace_root, self._attempt.identity, runner.seams
+            self._definition,
+            self._repo,
+            self._try,
+            runner.workspace_root,
+            self._attempt.identity,
+            runner.seams,
+            runner.spark,
         )
         try:
             yield space

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fenceline.repo.names import check_prefix
 from fenceline.repo.native.repository import NativeRepository
@@ -16,6 +17,9 @@ from fenceline.task.workspaces import Metrics, Workspace, cleanup
 from fenceline.txn.step import StepIdentity
 from fenceline.txn.trying import Try
 from fenceline.txn.upload import Source, in_batches, read_source
+
+if TYPE_CHECKING:
+    from fenceline.spark.settings import SparkSettings
 
 
 class Space(Protocol):
@@ -31,6 +35,10 @@ class Space(Protocol):
 
     def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
         """Run the guards of a phase; raises with all violations together."""
+        ...
+
+    def working(self) -> AbstractContextManager[None]:
+        """Entered around the body."""
         ...
 
     def stage(self) -> None:
@@ -53,9 +61,14 @@ def open_space(
     root: Path,
     identity: StepIdentity,
     seams: Seams,
+    spark: SparkSettings | None = None,
 ) -> Space:
     """The workspace that a task's annotation asks for, at the attempt's input."""
     assert definition.spec is not None
+    if definition.kind == "spark":
+        from fenceline.task.spark_space import SparkSpace  # only here: everything else works without pyspark
+
+        return SparkSpace(definition.spec, repo, trying, seams, spark)
     return PathSpace(definition.kind == "path", definition.spec, repo, trying, root, identity, seams)
 
 
@@ -101,7 +114,7 @@ class PathSpace:
 
     def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
         guards: Any = self._spec.pre if phase == "pre" else self._spec.post
-        return run_guards(phase, guards, LocalView(self._workspace.path)) if guards else []
+        return run_guards(phase, guards, LocalView(self._workspace.path, self._workspace.datasets)) if guards else []
 
     def stage(self) -> None:
         diff = self._workspace.diff()
@@ -120,6 +133,9 @@ class PathSpace:
             None,
         ):
             self._try.tree.set(staging, entry)
+
+    def working(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def cancel(self) -> None:
         """A plain Python body cannot be stopped from outside; what it does counts for nothing."""

@@ -1,0 +1,95 @@
+"""The workspace of a Spark task: nothing is copied, and what it writes is staged as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Literal
+
+from fenceline.repo.native.repository import NativeRepository
+from fenceline.seams import Seams
+from fenceline.spark.session import cancel, get_session, isolated, job_group
+from fenceline.spark.settings import SparkSettings
+from fenceline.spark.workspace import SparkWorkspace
+from fenceline.task.guard import GuardUnavailable, GuardVerdict, glob_regex, run_guards
+from fenceline.task.spec import WorkspaceSpec
+from fenceline.task.workspaces import Metrics
+from fenceline.txn.trying import Try
+
+FORMATS = {"parquet": "parquet", "orc": "orc", "json": "json", "jsonl": "json", "csv": "csv", "txt": "text"}
+
+
+class SparkSpace:
+    """A session of its own on the process's JVM, and a workspace over the attempt's tree."""
+
+    def __init__(
+        self, spec: WorkspaceSpec, repo: NativeRepository, trying: Try, seams: Seams, settings: SparkSettings | None
+    ) -> None:
+        self._spec = spec
+        self.metrics = Metrics(seams.clock)
+        self._session = isolated(get_session(settings))
+        self._workspace = SparkWorkspace(
+            self._session, repo, trying, spec.prefix, self.metrics, seams, read_only=spec.read_only
+        )
+        self._view = SparkView(self._workspace, trying)
+
+    @property
+    def handle(self) -> SparkWorkspace:
+        return self._workspace
+
+    def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
+        guards: Any = self._spec.pre if phase == "pre" else self._spec.post
+        with self.working():
+            return run_guards(phase, guards, self._view) if guards else []
+
+    def working(self) -> AbstractContextManager[None]:
+        """Jobs started in here can be stopped; their description names no params."""
+        return job_group(self._session, self._workspace.job_group, "fenceline attempt")
+
+    def stage(self) -> None:
+        """Every write has staged its own files already."""
+
+    def cancel(self) -> None:
+        cancel(self._session, self._workspace.job_group)
+
+    def close(self) -> None:
+        """The session ends with the attempt; temporary views and settings go with it."""
+
+
+class SparkView:
+    """A Spark workspace as guards see it. What they look at counts as read."""
+
+    def __init__(self, workspace: SparkWorkspace, trying: Try) -> None:
+        self._workspace, self._try = workspace, trying
+
+    def files(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
+        matches = glob_regex(pattern).fullmatch if pattern is not None else None
+        cut = len(self._workspace.prefix) + 1 if self._workspace.prefix else 0
+        for entry in list(self._try.tree.below(self._workspace.prefix)):
+            path = entry.path[cut:]
+            if entry.dataset is None and (matches is None or matches(path)):
+                yield path, entry.size
+
+    def is_dir(self, path: str) -> bool:
+        inside = path.strip("/")
+        return any(name.startswith(f"{inside}/") for name in self._workspace.files(inside))
+
+    def schema(self, path: str) -> Mapping[str, str]:
+        return {field.name: field.dataType.simpleString() for field in self.frame(path).schema.fields}
+
+    def frame(self, path: str) -> Any:
+        clean = path.strip("/")
+        full = f"{self._workspace.prefix}/{clean}" if self._workspace.prefix else clean
+        entry = self._try.tree.find(full)
+        if entry is not None and entry.dataset is not None:
+            return self._workspace.read.dataset(clean)
+        names = [clean] if entry is not None else self._workspace.files(clean)
+        formats = {FORMATS.get(name.rpartition(".")[2], "") for name in names}
+        if len(formats) != 1 or not (chosen := formats.pop()):
+            raise GuardUnavailable(f"{path}: it is not clear how to read it", hint="write it as a dataset")
+        options: dict[str, object] = {"header": True, "inferSchema": True} if chosen == "csv" else {}
+        return self._workspace.read.load(clean, chosen, None, options)
+
+    def opened(self, path: str) -> Path:
+        raise GuardUnavailable(f"{path}: a Spark workspace has no local files", hint="use frame(path) in the guard")
