@@ -1,0 +1,56 @@
+"""A worker process of the Spark attempt tests: `python spark_worker.py ROOT ORCHESTRATOR`, one attempt."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
+
+import fenceline as fl
+from fenceline.task.attempt import AttemptRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+
+from file_orchestrator import FileOrchestrator
+
+
+class Params(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    rows: int = 1000
+
+
+class Built(BaseModel):
+    rows: int
+
+
+@fl.task(
+    name="build",
+    owner="data@example.com",
+    version="1",
+    workspace=fl.WorkspaceSpec(post=(fl.require_rows("features/plays", min=1),)),
+)
+def build(workspace: fl.SparkWorkspace, params: Params) -> Built:
+    with (Path(sys.argv[2]).parent / "runs").open("a") as runs:
+        runs.write("run\n")
+    plays = workspace.spark.range(params.rows).withColumn("day", F.col("id") % 2)
+    written = workspace.write(plays, "features/plays", partition_by=["day"])
+    workspace.write(plays.groupBy("day").count(), "features/days")
+    return Built(rows=written.rows or 0)
+
+
+def main(root: str, orchestrator: str) -> None:
+    repo = fl.open_repository(root, sweep=False)
+    port = FileOrchestrator(Path(orchestrator))
+    work = Path(orchestrator).parent / "work"
+    attempt = port.poll("build")
+    result = AttemptRunner(lambda url: repo.native, port, work, actor="child").run(build, attempt)
+    accepted = port.complete(attempt, result)
+    told = {"status": result.status, "output": result.output, "reason": result.reason, "accepted": accepted}
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
