@@ -126,7 +126,7 @@ class Execution:
         written = world.append(entry)
         what = f"entry {entry.seq}, {entry.op} {entry.execution if entry.op is Op.FENCE else entry.output}"
         if written is None:
-            yield self.goes(world, f"loses {what}: the number is taken", self.after_losing(me), entry=None)
+            yield self.goes(world, f"loses {what}: the number is taken", self.after_losing(entry), entry=None)
             return
         yield self.goes(written, f"writes {what}", **self.after_writing(me, entry))
         if self.setup.configuration.unknown and me.at == "write":
@@ -145,17 +145,32 @@ class Execution:
         if found.by == self.name or same:
             yield self.goes(world, f"finds entry {entry.seq} by {found.by}: won", **self.after_writing(me, entry))
         else:
-            yield self.goes(world, f"finds entry {entry.seq} by {found.by}: lost", self.after_losing(me), entry=None)
+            yield self.goes(world, f"finds entry {entry.seq} by {found.by}: lost", self.after_losing(entry), entry=None)
 
-    def after_losing(self, me: Process) -> str:
-        return self.to_confirm
+    def after_losing(self, entry: RefEntry) -> str:
+        return "own fence" if entry.op is Op.FENCE else self.to_confirm
 
     def after_writing(self, me: Process, entry: RefEntry) -> dict[str, str | None]:
         """Where it goes on, and with what in mind, once its entry stands."""
+        if entry.op is Op.FENCE:
+            return {"at": "delete", "ending": "rolled_back", "entry": None}
         if entry.op in MOVES and entry.execution is not None:
             ending = "published" if entry.execution == self.name else "rolled_forward"
             return {"at": "record", "outcome": entry.output, "ending": ending, "entry": None}
         return {"at": "answer", "outcome": entry.output, "entry": None}
+
+    def own_fence(self, world: World, me: Process) -> Steps:
+        """D2: make sure that it can never be published, or learn that a sweep rolled it forward."""
+        decided = world.decided(self.name, me.base)
+        if decided is None:
+            entry = fence_entry(world, self.name, by=self.name)
+            yield self.goes(world, f"wants its own fence entry {entry.seq}", "write", entry=entry)
+        elif decided.op is Op.FENCE:
+            yield self.goes(world, f"was fenced by entry {decided.seq}", "delete", ending="rolled_back")
+        else:
+            ending = "published" if decided.by == self.name else "rolled_forward"
+            does = f"was published by entry {decided.seq}"
+            yield self.goes(world, does, "record", outcome=me.outcome or decided.output, ending=ending)
 
     # --- the end of an intent: delete, record, remove -----------------------------------------------------------
 
@@ -199,6 +214,7 @@ class TaskAttempt(Execution):
             "write": self.write,
             "settle": self.settle,
             "write again": self.write,
+            "own fence": self.own_fence,
             "abort": self.abort,
             "delete": self.delete,
             "record": self.record,
@@ -216,28 +232,24 @@ class TaskAttempt(Execution):
             if upstream.waits or upstream.reported is None:
                 return
             start = upstream.reported.output
-        yield self.goes(world, f"is handed out on {start}", "look back", input=start)
+        known = {"input": start, "base": world.last, "era": world.era}
+        yield self.goes(world, f"is handed out on {start}", "look back", **known)
 
     def look_back(self, world: World, me: Process) -> Steps:
-        """Section 3, step 2: note the base, and decide with nothing staged. Perhaps the body need not run."""
-        me = me._replace(base=world.last, era=world.era)
-        known = {"base": me.base, "era": me.era}
+        """Section 3, step 2: decide with nothing staged. Perhaps the body need not run."""
         decision = self.decide(world, me, staged=None, early=True)
-        if decision.answer == "report":
-            yield self.goes(world, f"looks back: done already, {decision.output}", "answer", outcome=decision.output)
-        elif decision.answer == "adopt":
-            yield self.goes(world, f"looks back: {decision.output} is to be adopted", self.to_confirm, **known)
+        if decision.answer in ("report", "adopt"):
+            does = f"looks back: {decision.output} is to be {decision.answer}ed"
+            yield self.goes(world, does, self.to_confirm)
         elif decision.answer == "fail":
             yield self.ends(world, f"looks back: fails closed, {decision.why}")
         else:
             resumable = [other for other in self.setup.names if self.is_resumable(world, me, other)]
             for other in resumable:
-                base = self.setup.area(world, other).base if not self.setup.keeps(Rule.BASE) else me.base
-                yield self.goes(
-                    world, f"looks back: resumes sealed {other}", self.to_confirm, base=base, era=me.era, staged=other
-                )
+                base = me.base if self.setup.keeps(Rule.BASE) else self.setup.area(world, other).base
+                yield self.goes(world, f"looks back: resumes sealed {other}", self.to_confirm, base=base, staged=other)
             if not resumable:
-                yield from self.run_body(world, known)
+                yield from self.run_body(world)
 
     def is_resumable(self, world: World, me: Process, other: str) -> bool:
         """Sealed, unfenced, never published, readable, and of this txn. Its owner may be alive."""
@@ -251,13 +263,13 @@ class TaskAttempt(Execution):
             and (world.decided(other, area.base) is None or not self.setup.keeps(Rule.R5))
         )
 
-    def run_body(self, world: World, known: dict[str, int]) -> Steps:
+    def run_body(self, world: World) -> Steps:
         """The body need not be deterministic: the same code may find nothing to change the second time."""
         for body in self.spec.bodies:
             if body == "changes":
-                yield self.goes(world, "runs the body, which changes things", "fence 1", body=body, **known)
+                yield self.goes(world, "runs the body, which changes things", "fence 1", body=body)
             else:
-                yield self.goes(world, "runs the body, which changes nothing", self.to_confirm, body=body, **known)
+                yield self.goes(world, "runs the body, which changes nothing", self.to_confirm, body=body)
 
     def first_fence(self, world: World, me: Process) -> Steps:
         if self.setup.current(world, self.spec):
@@ -280,17 +292,27 @@ class TaskAttempt(Execution):
             yield self.gives_up(world, me, f"{seen}: fails closed, {decision.why}")
             return
         if decision.answer == "report":
-            yield self.goes(world, f"{seen}: reports {decision.output}", "answer", outcome=decision.output)
+            at = self.after_outcome(me, decision.entry)
+            yield self.goes(world, f"{seen}: reports {decision.output}", at, outcome=decision.output)
             return
         skipped = me.body is None and me.staged is None
         if skipped and decision.answer != "adopt" and self.setup.keeps(Rule.ADOPT_ONLY):
-            yield self.goes(world, f"{seen}: what it wanted to adopt is gone", "look back")
+            yield self.ends(world, f"{seen}: fails closed, what it wanted to adopt is gone")
             return
         if decision.answer in ("adopt", "noop") and not self.setup.keeps(Rule.R3):
             yield self.goes(world, f"{seen}: {decision.answer}, unwritten", "answer", outcome=decision.output)
             return
         entry = self.planned(world, me, decision)
         yield self.goes(world, f"{seen}: {entry.op} {entry.output}", self.after_deciding(me, entry), entry=entry)
+
+    def after_outcome(self, me: Process, entry: RefEntry | None) -> str:
+        """Its own sealed staging can never be needed where the outcome is another's: it is fenced, not just deleted."""
+        return "own fence" if me.staged == self.name and (entry is None or entry.execution != self.name) else "answer"
+
+    def after_writing(self, me: Process, entry: RefEntry) -> dict[str, str | None]:
+        if entry.op is Op.ADOPT:
+            return {"at": self.after_outcome(me, entry), "outcome": entry.output, "entry": None}
+        return super().after_writing(me, entry)
 
     def after_deciding(self, me: Process, entry: RefEntry) -> str:
         if self.setup.keeps(Rule.R2) and self.setup.keeps(Rule.R2_ORDER):
@@ -395,37 +417,11 @@ class DirectTransaction(Execution):
         else:
             yield self.goes(world, seen, "answer", outcome=decision.output)
 
-    def own_fence(self, world: World, me: Process) -> Steps:
-        """D2: make sure that it can never be published, or learn that a sweep rolled it forward."""
-        decided = world.decided(self.name, me.base)
-        if decided is None:
-            entry = fence_entry(world, self.name, by=self.name)
-            yield self.goes(world, f"wants its own fence entry {entry.seq}", "write", entry=entry)
-        elif decided.op is Op.FENCE:
-            yield self.goes(world, f"was fenced by entry {decided.seq}", "delete", ending="rolled_back")
-        else:
-            yield self.goes(
-                world, f"was rolled forward by entry {decided.seq}", "record", outcome=decided.output, ending=_by(decided)
-            )
-
-    def after_losing(self, me: Process) -> str:
-        assert me.entry is not None
-        return "own fence" if me.entry.op is Op.FENCE else "confirm"
-
-    def after_writing(self, me: Process, entry: RefEntry) -> dict[str, str | None]:
-        if entry.op is Op.FENCE:
-            return {"at": "delete", "ending": "rolled_back", "entry": None}
-        return super().after_writing(me, entry)
-
     def answer(self, world: World, me: Process) -> Steps:
         if me.outcome is None:
             yield self.ends(world, "answers not_applied", told="not_applied")
         else:
             yield self.ends(world, f"answers applied, {me.outcome}", told="applied")
-
-
-def _by(decided: RefEntry) -> str:
-    return "published" if decided.by == decided.execution else "rolled_forward"
 
 
 def fence_entry(world: World, execution: str, by: str) -> RefEntry:

@@ -30,7 +30,7 @@ class Rule(StrEnum):
     # --- confirm ------------------------------------------------------------------------------------------------
     LOG = "log since input", "Confirm reads the log since the input became head, not only since the base"
     BASE = "own base", "who resumes a sealed execution goes by the base of its own look-back"
-    ADOPT_ONLY = "adopt only", "who skipped the body to adopt may only adopt; else it looks back again"
+    ADOPT_ONLY = "adopt only", "who skipped the body in order to adopt may only adopt; else it fails closed"
     INV_3 = "INV-3", "an unknown outcome of the conditional write is settled by the `by` of the entry"
     R1 = "R1", "entry keys are never removed: a branch that is created again goes on with its numbers"
     R2 = "R2", "the attempt fence is asked before every write"

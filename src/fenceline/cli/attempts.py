@@ -16,7 +16,8 @@ from fenceline.cli.output import Column, emit, fields, remark, say, table
 from fenceline.errors import ContractError
 from fenceline.task.attempt import AttemptRunner, Rehearsal
 from fenceline.task.by_hand import ByHand, handed_out
-from fenceline.task.contract import TaskDefinition, load
+from fenceline.task.contract import TaskDefinition
+from fenceline.task.loading import load
 from fenceline.task.result import Phase, TaskResult
 
 FAILED_ATTEMPT = 9

@@ -10,7 +10,8 @@ import typer
 
 from fenceline.cli.options import Json
 from fenceline.cli.output import counted, emit, fields, say
-from fenceline.task.contract import TaskDefinition, load
+from fenceline.task.contract import TaskDefinition
+from fenceline.task.loading import load
 from fenceline.task.spec import BudgetWarning
 
 Reference = Annotated[

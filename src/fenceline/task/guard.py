@@ -16,18 +16,15 @@ files count, and only files are matched. Paths are relative to the workspace.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from fenceline.errors import ConfigError, ContractError, GuardError, NotFound
-from fenceline.repo.model import Dataset
-from fenceline.repo.names import check_path, check_prefix
+from fenceline.errors import ContractError, GuardError
+from fenceline.repo.names import check_path
+from fenceline.task.columns import columns_of, same_form
 
 Phase = Literal["pre", "post"]
 
@@ -240,7 +237,7 @@ def _component_regex(part: str, pattern: str) -> str:
     return text
 
 
-def _is_pattern(text: str) -> bool:
+def is_pattern(text: str) -> bool:
     return any(character in text for character in "*?[")
 
 
@@ -324,16 +321,16 @@ def require_max_bytes(path_or_glob: str, max_bytes: int) -> Guard:
     A path must be there; a pattern may match nothing.
     """
     _whole("max_bytes", max_bytes)
-    is_pattern = _is_pattern(path_or_glob)
+    many = is_pattern(path_or_glob)
     patterns = [path_or_glob]
-    if not is_pattern:
+    if not many:
         patterns = [literal(_path(path_or_glob)), f"{literal(_path(path_or_glob))}/**"]
     for pattern in patterns:
         glob_regex(pattern)
 
     def find(view: GuardView) -> Iterator[tuple[str, str]]:
         sizes = [size for pattern in patterns for _, size in view.files(pattern)]
-        if not sizes and not is_pattern and not view.is_dir(path_or_glob):
+        if not sizes and not many and not view.is_dir(path_or_glob):
             yield "nothing", f"at most {max_bytes} bytes"
         elif sum(sizes) > max_bytes:
             yield f"{sum(sizes)} bytes in {_count(len(sizes), 'file')}", f"at most {max_bytes} bytes"
@@ -348,10 +345,10 @@ def require_schema(path: str, schema: str | Mapping[str, str], *, allow_extra: b
     unless `allow_extra`. Runs on Spark.
     """
     path = _path(path)
-    columns = _columns(schema)
+    columns = columns_of(schema)
 
     def find(view: GuardView) -> Iterator[tuple[str, str]]:
-        found = {column: _same_form(kind) for column, kind in view.schema(path).items()}
+        found = {column: same_form(kind) for column, kind in view.schema(path).items()}
         for column, kind in columns.items():
             if column not in found:
                 yield f"no column {column}", f"{column} {kind}"
@@ -447,295 +444,3 @@ def _count(number: int, what: str) -> str:
 
 def _examples(shown: Sequence[str], count: int) -> str:
     return ", ".join(shown[:EXAMPLES]) + (" …" if count > EXAMPLES else "")
-
-
-# --- types of columns -------------------------------------------------------------------------------------------
-
-_TYPES = {
-    "byte": "tinyint",
-    "short": "smallint",
-    "integer": "int",
-    "long": "bigint",
-    "real": "float",
-    "dec": "decimal",
-    "numeric": "decimal",
-    "timestamp_ltz": "timestamp",
-    "null": "void",
-    **{
-        name: name
-        for name in (
-            *("tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "boolean", "string", "char"),
-            *("varchar", "binary", "date", "time", "timestamp", "timestamp_ntz", "variant", "void", "interval"),
-        )
-    },
-}
-_TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\w+|[<>(),:])")
-
-
-def _columns(schema: str | Mapping[str, str]) -> dict[str, str]:
-    if isinstance(schema, str):
-        ddl = _Ddl(schema)
-        fields = ddl.fields()
-        ddl.end()
-    elif isinstance(schema, Mapping) and all(isinstance(v, str) for pair in schema.items() for v in pair):
-        fields = [(name, _one_type(kind)) for name, kind in schema.items()]
-    else:
-        raise ContractError(f"the schema is {schema!r}", hint="give 'id BIGINT, name STRING' or {'id': 'bigint'}")
-    columns = dict(fields)
-    if not columns or len(columns) != len(fields):
-        raise ContractError(f"the schema {schema!r} is empty or has a column twice", hint="name each column once")
-    return columns
-
-
-def _one_type(text: str) -> str:
-    ddl = _Ddl(text)
-    kind = ddl.type()
-    ddl.end()
-    return kind
-
-
-def _same_form(text: str) -> str:
-    """A found type in the form that expected ones have; a type that is not known here stays as Spark says it."""
-    try:
-        return _one_type(text)
-    except ContractError:
-        return text
-
-
-class _Ddl:
-    """Reads Spark's DDL without Spark, so that a typing error shows where the guard is made."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens: list[str] = []
-        at, end = 0, len(text.rstrip())
-        while at < end:
-            token = _TOKEN.match(text, at)
-            if token is None:
-                raise self._wrong(text[at:].strip()[:20])
-            self._tokens.append(token.group(1))
-            at = token.end()
-        self._tokens.reverse()
-
-    def fields(self) -> list[tuple[str, str]]:
-        found = [self._field()]
-        while self._take(","):
-            found.append(self._field())
-        return found
-
-    def type(self) -> str:
-        name = self._next().lower()
-        if name == "array":
-            return f"array<{self._inside(self.type)}>"
-        if name == "map":
-            return f"map<{self._inside(self._pair)}>"
-        if name == "struct":
-            return f"struct<{self._inside(lambda: ','.join(f'{name}:{kind}' for name, kind in self.fields()))}>"
-        if name not in _TYPES:
-            raise self._wrong(name)
-        words = [_TYPES[name]]
-        while name == "interval" and self._tokens and self._tokens[-1].isalpha():
-            words.append(self._next().lower())
-        return " ".join(words) + self._arguments(words[0])
-
-    def end(self) -> None:
-        if self._tokens:
-            raise self._wrong(self._tokens[-1])
-
-    def _field(self) -> tuple[str, str]:
-        name = self._next()
-        if name[0] == "`":
-            name = name[1:-1].replace("``", "`")
-        elif not name.isidentifier():
-            raise self._wrong(name)
-        self._take(":")
-        kind = self.type()
-        if self._take("not") and not self._take("null"):
-            raise self._wrong("NOT")
-        if self._take("comment"):
-            self._next()
-        return name, kind
-
-    def _pair(self) -> str:
-        key = self.type()
-        self._need(",")
-        return f"{key},{self.type()}"
-
-    def _inside(self, read: Callable[[], str]) -> str:
-        self._need("<")
-        inner = read()
-        self._need(">")
-        return inner
-
-    def _arguments(self, name: str) -> str:
-        if not self._take("("):
-            return "(10,0)" if name == "decimal" else ""
-        numbers = [self._next()]
-        while self._take(","):
-            numbers.append(self._next())
-        self._need(")")
-        if not all(number.isdigit() for number in numbers):
-            raise self._wrong(f"{name}({','.join(numbers)})")
-        if name == "decimal" and len(numbers) == 1:
-            numbers.append("0")
-        return f"({','.join(numbers)})"
-
-    def _next(self) -> str:
-        if not self._tokens:
-            raise self._wrong("its end")
-        return self._tokens.pop()
-
-    def _take(self, token: str) -> bool:
-        if self._tokens and self._tokens[-1].lower() == token:
-            self._tokens.pop()
-            return True
-        return False
-
-    def _need(self, token: str) -> None:
-        if not self._take(token):
-            raise self._wrong(self._tokens[-1] if self._tokens else "its end")
-
-    def _wrong(self, at: str) -> ContractError:
-        return ContractError(f"the schema {self._text!r} cannot be read at {at}", hint="write 'id BIGINT, name STRING'")
-
-
-# --- directories ------------------------------------------------------------------------------------------------
-
-_FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    ".parquet": ("parquet", {}),
-    ".orc": ("orc", {}),
-    ".json": ("json", {}),
-    ".jsonl": ("json", {}),
-    ".ndjson": ("json", {}),
-    ".csv": ("csv", {"header": "true", "inferSchema": "true"}),
-    ".tsv": ("csv", {"header": "true", "inferSchema": "true", "sep": "\t"}),
-    ".txt": ("text", {}),
-    ".text": ("text", {}),
-}
-_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
-
-
-class LocalView:
-    """A directory as guards see it.
-
-    `frame` and `schema` read by a file's extension (of a directory: that of its data files), json one object a line,
-    csv with a header and inferred types. `datasets` says by their path how datasets are to be read instead
-    (`PathWorkspace.datasets`).
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        datasets: Mapping[str, Dataset] | None = None,
-        session: Callable[[], Any] | None = None,
-    ) -> None:
-        self._root = os.path.realpath(path)
-        self._datasets = datasets or {}
-        self._session = session or _default_session
-
-    def files(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
-        if pattern is None:
-            yield from self._walk("")
-            return
-        matches = glob_regex(pattern).fullmatch
-        fixed: list[str] = []
-        for part in pattern.split("/")[:-1]:
-            if _is_pattern(part):
-                break
-            fixed.append(part)
-        start = "/".join(fixed)
-        if self._inside(start) is not None:
-            yield from ((path, size) for path, size in self._walk(start) if matches(path))
-
-    def is_dir(self, path: str) -> bool:
-        inside = self._inside(check_prefix(path))
-        return inside is not None and os.path.isdir(inside)
-
-    def schema(self, path: str) -> Mapping[str, str]:
-        return {each.name: each.dataType.simpleString() for each in self.frame(path).schema.fields}
-
-    def frame(self, path: str) -> Any:
-        place = check_prefix(path)
-        target = self.opened(path)
-        dataset = self._datasets.get(place)
-        if dataset is not None:
-            kind, options = dataset.format, dataset.options
-        else:
-            kind, options = self._format(place, target)
-        reader = self._session().read.format(kind).options(**options)
-        if dataset is not None and dataset.schema is not None:
-            reader = reader.schema(_stored_schema(dataset.schema))
-        # without globs, or a name such as a[1].csv is not found
-        return reader.option("__globPaths__", "false").load(f"file://{target}")
-
-    def opened(self, path: str) -> Path:
-        inside = self._inside(check_prefix(path))
-        if inside is None or not os.path.exists(inside):
-            raise NotFound(f"there is nothing at {path}", hint="require_file or require_dir says so by itself")
-        return Path(inside)
-
-    def _inside(self, place: str) -> str | None:
-        """The local path, unless a link leads out of the workspace."""
-        path = os.path.realpath(f"{self._root}/{place}") if place else self._root
-        return path if path == self._root or path.startswith(self._root + "/") else None
-
-    def _walk(self, start: str) -> Iterator[tuple[str, int]]:
-        waiting = [f"{start}/" if start else ""]
-        while waiting:
-            prefix = waiting.pop()
-            try:
-                with os.scandir(f"{self._root}/{prefix}") as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            for entry in found:
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(f"{prefix}{entry.name}/")
-                elif stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                    yield prefix + entry.name, status.st_size
-
-    def _format(self, place: str, target: Path) -> tuple[str, Mapping[str, str]]:
-        names = [target.name]
-        if target.is_dir():
-            below = (path.removeprefix(f"{place}/") for path, _ in self._walk(place))
-            names = [path for path in below if not _hidden(path)]
-        formats = {_extension(name) for name in names}
-        if len(formats) != 1 or not formats <= _FORMATS.keys():
-            found = ", ".join(sorted(extension or "no extension" for extension in formats)) or "no files"
-            raise GuardUnavailable(
-                f"{place or 'the workspace'} cannot be read as one table: {found}",
-                hint=f"data files end with one of {', '.join(_FORMATS)}",
-            )
-        return _FORMATS[formats.pop()]
-
-
-def _extension(name: str) -> str:
-    stem, extension = os.path.splitext(name.lower())
-    return os.path.splitext(stem)[1] if extension in _COMPRESSED else extension
-
-
-def _hidden(path: str) -> bool:
-    """Whether Spark leaves the file out: a name that starts with '.' or with '_', except for partition directories."""
-    *directories, name = path.split("/")
-    return name.startswith((".", "_")) or any(d[0] == "." or (d[0] == "_" and "=" not in d) for d in directories)
-
-
-def _stored_schema(text: str) -> Any:
-    """A schema as datasets keep it: Spark's JSON form, or DDL."""
-    if not text.lstrip().startswith("{"):
-        return text
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(text))
-
-
-def _default_session() -> Any:
-    try:
-        from fenceline.spark.session import get_session
-
-        return get_session()
-    except (ImportError, ConfigError) as error:
-        raise GuardUnavailable(
-            f"guards over data run on Spark, and there is no session: {error}",
-            hint="pip install 'fenceline[spark]', and Java 17 or newer",
-        ) from error

@@ -10,8 +10,10 @@ from fenceline.repo.names import check_prefix
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.contract import TaskDefinition
-from fenceline.task.guard import GuardVerdict, LocalView, run_guards
+from fenceline.task.guard import GuardVerdict, run_guards
+from fenceline.task.local_view import LocalView
 from fenceline.task.materialise import materialise
+from fenceline.task.orphans import sweep_orphans
 from fenceline.task.spec import WorkspaceSpec
 from fenceline.task.workspaces import Metrics, Workspace, cleanup
 from fenceline.txn.step import StepIdentity
@@ -88,6 +90,7 @@ class PathSpace:
         self._spec, self._try, self._seams = spec, trying, seams
         prefix = check_prefix(spec.prefix)
         trying.tree.reads.add(prefix)  # a path workspace reads its whole prefix
+        sweep_orphans(root, seams)
         self._workspace = materialise(
             repo,
             trying.input,

@@ -42,9 +42,9 @@ from fenceline.task.contract import (
     TaskFailed,
     TaskTerminalError,
     WorkspaceTask,
-    load,
     task,
 )
+from fenceline.task.loading import load
 from fenceline.task.spec import BudgetWarning, PublishBudget, TaskControls, WorkspaceSpec
 from fenceline.task.workspaces import Workspace
 

@@ -22,7 +22,6 @@ from fenceline.task.guard import (
     GuardUnavailable,
     GuardView,
     GuardViolations,
-    LocalView,
     Violation,
     expect,
     forbid_glob,
@@ -38,6 +37,7 @@ from fenceline.task.guard import (
     require_unique,
     run_guards,
 )
+from fenceline.task.local_view import LocalView
 
 
 @pytest.fixture

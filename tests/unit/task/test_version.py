@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fenceline.errors import ContractError
-from fenceline.task.contract import TaskContractError, load
+from fenceline.task.contract import TaskContractError
+from fenceline.task.loading import load
 from fenceline.task.version import NoSource, code_version, location
 
 Writer = Callable[..., str]
@@ -92,7 +93,7 @@ def test_line_ends_do_not_change_the_version(module: Writer) -> None:
 
 def test_every_process_finds_the_same_version(module: Writer) -> None:
     here = versions(module, f"LIMIT = 1\n{ONE}")
-    script = "from fenceline.task.contract import load; print(load('tasks_of_a_test.py')[0].version)"
+    script = "from fenceline.task.loading import load; print(load('tasks_of_a_test.py')[0].version)"
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONDONTWRITEBYTECODE": "1"}
         found = subprocess.run(
