@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .world import Body, Configuration, Spec
 
 BOTH: tuple[Body, ...] = ("changes", "no-op")
@@ -24,8 +26,8 @@ def direct(name: str, key: str | None = None, touches: str = "d") -> Spec:
 
 
 CONFIGURATIONS = {
-    c.name: c
-    for c in [
+    each.name: each
+    for each in [
         # --- one step, retried ----------------------------------------------------------------------------------
         Configuration("a retry of the same txn", (attempt("a1"), attempt("a2")), sweepers=1, sweeps=2, unknown=True),
         Configuration(
@@ -52,6 +54,7 @@ CONFIGURATIONS = {
             "a retry with old and new code, swept",
             (attempt("a1", "T1"), attempt("a2", "T1"), attempt("a2x", "T2")),
             sweepers=1,
+            full=True,
         ),
         Configuration(
             "code changed and changed back",
@@ -67,7 +70,8 @@ CONFIGURATIONS = {
         Configuration(
             "a retry beside a colleague", (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH)), foreign="F", sweepers=1
         ),
-        Configuration("a colleague in the way", (attempt("a1"), attempt("a2")), foreign="FX", sweepers=1),
+        Configuration("a colleague in the way", (attempt("a1"), attempt("a2")), foreign="X", sweepers=1),
+        Configuration("two colleagues", (attempt("a1"), attempt("a2")), foreign="FX", sweepers=1, full=True),
         Configuration(
             "three attempts beside a colleague",
             (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH), attempt("a3", bodies=BOTH)),
@@ -111,6 +115,9 @@ CONFIGURATIONS = {
         Configuration("one key, two programs", (direct("k1", "K"), direct("k2", "K", "e")), sweepers=1, foreign="F"),
         Configuration("one key, moved back", (direct("k1", "K"), direct("k2", "K")), sweepers=1, operator=("back",)),
         Configuration("two direct writers", (direct("d1"), direct("d2", touches="e")), sweepers=1, unknown=True),
+        Configuration(
+            "refused, then moved back", (direct("d1", touches="a"),), foreign="X", sweepers=1, operator=("back",)
+        ),
         Configuration("a direct writer, two sweepers", (direct("d1"),), sweepers=2, sweeps=2, foreign="F"),
         Configuration("a direct writer and a step", (direct("d1"), attempt("a1"), attempt("a2")), sweepers=1, full=True),
         # --- operators ------------------------------------------------------------------------------------------
@@ -122,12 +129,24 @@ CONFIGURATIONS = {
             sweepers=1,
         ),
         Configuration("deleted and created again", (attempt("a1"), attempt("a2")), operator=("delete", "create"), sweepers=1),
+        Configuration("deleted under a direct writer", (direct("d1"),), operator=("delete", "create"), sweepers=1),
         Configuration(
-            "deleted under a direct writer", (direct("d1"), direct("k1", "K")), operator=("delete", "create"), sweepers=1
+            "deleted under two direct writers",
+            (direct("d1"), direct("k1", "K")),
+            operator=("delete", "create"),
+            sweepers=1,
+            full=True,
         ),
         # --- garbage collection ---------------------------------------------------------------------------------
         Configuration(
-            "collected beside direct writers", (direct("d1"), direct("d2", touches="e")), collections=1, sweepers=1
+            "collected beside direct writers", (direct("d1"), direct("d2", touches="e")), collections=1
+        ),
+        Configuration(
+            "collected and swept beside direct writers",
+            (direct("d1"), direct("d2", touches="e")),
+            collections=1,
+            sweepers=1,
+            full=True,
         ),
         Configuration(
             "collected beside a retry", (attempt("a1"), attempt("a2")), foreign="F", collections=1, sweepers=1, full=True
@@ -141,6 +160,56 @@ CONFIGURATIONS = {
             collections=1,
             expire=True,
             operator=("back",),
+        ),
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Whatever happened, and if everyone else is dead: an attempt that has not begun can still complete its step."""
+
+    configuration: Configuration
+    fresh: str
+
+
+LIVE = {
+    each.configuration.name: each
+    for each in [
+        Live(Configuration("a third attempt", (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH), attempt("a3"))), "a3"),
+        Live(
+            Configuration(
+                "a third attempt, swept",
+                (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH), attempt("a3")),
+                sweepers=1,
+                full=True,
+            ),
+            "a3",
+        ),
+        Live(
+            Configuration("other code each time", (attempt("a1", "T1"), attempt("a2", "T2"), attempt("a3", "T3"))), "a3"
+        ),
+        Live(
+            Configuration("a second attempt over a colleague", (attempt("a1"), attempt("a2")), foreign="F", sweepers=1),
+            "a2",
+        ),
+        Live(
+            Configuration(
+                "a third attempt on a branch created again",
+                (attempt("a1"), attempt("a2"), attempt("a3")),
+                operator=("delete", "create"),
+            ),
+            "a3",
+        ),
+        Live(
+            Configuration("a second attempt after a move by hand", (attempt("a1"), attempt("a2")), operator=("back",)), "a2"
+        ),
+        Live(Configuration("rebased, then a second code", (attempt("a1", "T1"), attempt("a2", "T2")), foreign="F"), "a2"),
+        Live(
+            Configuration(
+                "a second attempt under a sibling", (attempt("a1"), attempt("a2"), attempt("b1", "U", step="B"))
+            ),
+            "a2",
         ),
     ]
 }

@@ -1,4 +1,4 @@
-"""A real standalone cluster on loopback: the same tests, tasks tried again, speculation, and disks that are not shared."""
+"""A real standalone cluster on loopback: the same tests, tasks tried again, speculation, disks that are not shared."""
 
 from __future__ import annotations
 
@@ -76,8 +76,10 @@ def cluster(directory: Path, hidden: Path | None = None) -> Iterator[str]:
         for number in (1, 2):
             work = directory / f"work-{number}"
             # speculation never tries a task twice on one host, so each worker has an address
-            options = ("--host", f"127.0.0.{number}", "--cores", "2", "--memory", "1g", "--webui-port", "0")
-            command = (*spark_class("worker.Worker"), *options, "--work-dir", str(work), master)
+            command = (
+                *(*spark_class("worker.Worker"), "--host", f"127.0.0.{number}", "--webui-port", "0"),
+                *("--cores", "2", "--memory", "1g", "--work-dir", str(work), master),
+            )
             if number == 2 and hidden is not None:
                 mount = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
                 command = ("unshare", "-m", "sh", "-c", mount, str(hidden), *command)
@@ -98,11 +100,11 @@ def script(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_same_tests_on_a_cluster_with_speculation(tmp_path: Path) -> None:
-    names = ("test_spark_writes.py", "test_spark_failures.py")
+    names = ("test_spark_failures.py", "test_spark_writes.py")
     with cluster(tmp_path / "cluster") as master:
         done = run(
             *(sys.executable, "-m", "pytest", *(str(HERE / name) for name in names)),
-            *("-p", "no:cacheprovider", f"--basetemp={tmp_path / 'base'}"),
+            *("-x", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'base'}"),
             FENCELINE_TEST_MASTER=master,
             FENCELINE_TEST_SPARK_CONF=SPECULATION,
         )
