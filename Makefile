@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --frozen --quiet
 
-.PHONY: help setup demo test test-fast soak lint format bench clean
+.PHONY: help setup demo test test-fast test-spark soak lint format bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,8 +33,11 @@ test: setup ## All tests, with coverage
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report --fail-under=90 | tail -n 25
 
-test-fast: setup ## The inner loop: no slow tests, no coverage
-	$(RUN) pytest -m "not slow" -x
+test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
+	$(RUN) pytest -m "not slow" --ignore tests/spark -x
+
+test-spark: setup ## Everything that starts Spark, a real standalone cluster included
+	$(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v
 
 soak: setup ## The long form of the process-killing campaign (20 s a round; SECONDS_EACH=n for longer)
 	FENCELINE_SOAK_SECONDS=$(or $(SECONDS_EACH),20) $(RUN) pytest tests/protocol/test_soak.py -v

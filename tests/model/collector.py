@@ -6,9 +6,11 @@ rebase wrote. With `expire`, a collection also gives up the content of commits b
 
 from __future__ import annotations
 
+from fenceline.repo.model import Op, RefEntry
+
 from .explorer import Step
 from .rules import Rule
-from .world import Collection, Setup, Steps, World, content_of, line, parent_of, stands
+from .world import Collection, Setup, Steps, World, content_of, line, stands
 
 
 class Collector:
@@ -29,6 +31,8 @@ class Collector:
             yield self.goes(self.second(world), self.after_look(run), looks=run.looks + 1)
         elif run.at == "announce":
             yield self.announce(world, run)
+        elif run.at == "number":
+            yield self.take_number(world)
         elif run.at == "delete":
             yield self.delete(world, run)
 
@@ -84,15 +88,23 @@ class Collector:
         """The content of commits that the branch has gone past; one kept entry stands for the floor of three."""
         if not self.setup.configuration.expire:
             return frozenset()
-        kept = roots | ({parent_of(world.head or "")} if self.setup.keeps(Rule.D3_PARENT) else set())
-        return frozenset(commit for commit in line(world.head) if commit not in kept) - world.expired
+        return frozenset(commit for commit in line(world.head) if commit not in roots) - world.expired
 
     def announce(self, world: World, run: Collection) -> Step[World]:
         """Whoever points at one of these from now on is warned; whoever did before is seen by the second look."""
         doomed = {self._commit(world, object_) for object_ in run.doomed} | run.expiring
         announced = world._replace(condemned=frozenset(doomed))
         at = "first" if self.setup.keeps(Rule.D3_AGAIN) else "delete"
+        if run.expiring and self.setup.keeps(Rule.D3_NUMBER):
+            at = "number"
         return self.goes(self.does(f"condemns {', '.join(sorted(doomed)) or 'nothing'}", announced), at)
+
+    def take_number(self, world: World) -> Step[World]:
+        """A blank fence: whoever decided before the announcement loses its write, decides again, and sees it."""
+        blank = RefEntry(world.last + 1, Op.FENCE, world.head, "collector", "", 0.0)
+        after = world.append(blank)
+        assert after is not None
+        return self.goes(self.does(f"takes number {blank.seq} of the branch", after), "first")
 
     def _commit(self, world: World, object_: str) -> str:
         return object_ if "/" in object_ else f"{self.setup.area(world, object_).input}/{object_}"

@@ -161,6 +161,18 @@ CONFIGURATIONS = {
             expire=True,
             operator=("back",),
         ),
+        Configuration(
+            "expired behind siblings",
+            (
+                attempt("a1", "T1"),
+                attempt("a2", "T2", bodies=("no-op",)),
+                attempt("b1", "U1", step="B"),
+                attempt("b2", "U2", step="B", bodies=("no-op",)),
+            ),
+            collections=1,
+            expire=True,
+            full=True,
+        ),
     ]
 }
 

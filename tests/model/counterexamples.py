@@ -49,7 +49,7 @@ COUNTEREXAMPLES = {
     Rule.D3_INTENTS: Counterexample("collected beside direct writers", inv.PART),
     Rule.D3_REFUSE: Counterexample("moved while collected", inv.PART),
     Rule.D3_REBASED: Counterexample("collected beside direct writers", inv.COLLECTED),
-    Rule.D3_PARENT: Counterexample("expired behind the head", inv.COLLECTED),
+    Rule.D3_NUMBER: Counterexample("expired behind the head", inv.COLLECTED),
     Rule.D4: Counterexample("a retry of the same txn", inv.PART),
     Rule.SWEEP_CONFIRMS: Counterexample("one key, two programs", inv.KEY),
     Rule.SWEEP_REBASES: Counterexample("one key, two programs", inv.DROPPED),

@@ -209,6 +209,7 @@ class TaskAttempt(Execution):
             "seal": self.seal,
             "fence early": self.early_fence,
             "confirm": self.confirm,
+            "check target": self.check_target,
             "fence 2": self.second_fence,
             "rebase": self.rebase,
             "write": self.write,
@@ -249,7 +250,7 @@ class TaskAttempt(Execution):
                 base = me.base if self.setup.keeps(Rule.BASE) else self.setup.area(world, other).base
                 yield self.goes(world, f"looks back: resumes sealed {other}", self.to_confirm, base=base, staged=other)
             if not resumable:
-                yield from self.run_body(world)
+                yield from self.run_body(world, me)
 
     def is_resumable(self, world: World, me: Process, other: str) -> bool:
         """Sealed, unfenced, never published, readable, and of this txn. Its owner may be alive."""
@@ -263,8 +264,11 @@ class TaskAttempt(Execution):
             and (world.decided(other, area.base) is None or not self.setup.keeps(Rule.R5))
         )
 
-    def run_body(self, world: World) -> Steps:
+    def run_body(self, world: World, me: Process) -> Steps:
         """The body need not be deterministic: the same code may find nothing to change the second time."""
+        if me.input in world.expired:
+            yield self.ends(world, "fails: its input cannot be read any more")
+            return
         for body in self.spec.bodies:
             if body == "changes":
                 yield self.goes(world, "runs the body, which changes things", "fence 1", body=body)
@@ -303,7 +307,18 @@ class TaskAttempt(Execution):
             yield self.goes(world, f"{seen}: {decision.answer}, unwritten", "answer", outcome=decision.output)
             return
         entry = self.planned(world, me, decision)
-        yield self.goes(world, f"{seen}: {entry.op} {entry.output}", self.after_deciding(me, entry), entry=entry)
+        goes_back = entry.op is Op.RELOCATE and entry.execution is None
+        check = goes_back and self.setup.collects and self.setup.keeps(Rule.D3_NUMBER)
+        at = "check target" if check else self.after_deciding(me, entry)
+        yield self.goes(world, f"{seen}: {entry.op} {entry.output}", at, entry=entry)
+
+    def check_target(self, world: World, me: Process) -> Steps:
+        """A no-op over its own abandoned publication points the branch at an older commit (D3)."""
+        assert me.entry is not None
+        if me.entry.commit in world.condemned | world.expired:
+            yield self.ends(world, f"{me.entry.commit} is condemned: fails closed")
+        else:
+            yield self.goes(world, f"{me.entry.commit} is not condemned", self.after_deciding(me, me.entry))
 
     def after_outcome(self, me: Process, entry: RefEntry | None) -> str:
         """Its own sealed staging can never be needed where the outcome is another's: it is fenced, not just deleted."""

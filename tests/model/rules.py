@@ -51,7 +51,7 @@ class Rule(StrEnum):
     D3_INTENTS = "D3 intents", "a collection keeps what unfinished intents name"
     D3_REFUSE = "D3 refuse", "who points a ref at an old commit writes first, and undoes it if that is condemned"
     D3_REBASED = "D3 rebased", "a collection keeps every commit of an unfinished intent's execution, rebased ones too"
-    D3_PARENT = "D3 parent", "an expiring collection keeps the head's parent readable: row 4 may go back to it"
+    D3_NUMBER = "D3 number", "an expiring collection takes a number; who goes back to a commit asks if it is condemned"
     D4 = "D4", "a verdict is never removed: who wakes later must still lose `sealed`"
     SWEEP_CONFIRMS = "sweep confirms", "a sweep rolls forward only what Confirm would publish"
     SWEEP_REBASES = "sweep rebases", "a sweep that rolls forward on a moved head rebases"
