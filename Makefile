@@ -27,9 +27,10 @@ setup: .venv/.ready ## Create .venv with everything pinned in uv.lock
 demo: setup ## A short tour: branches, a conflict, a writer killed and recovered
 	@$(RUN) python examples/tour.py
 
+# The cluster and kill campaigns of Spark take minutes of JVM starts: they are behind test-spark.
 test: setup ## All tests, with coverage
 	$(RUN) coverage erase
-	$(RUN) coverage run -m pytest
+	$(RUN) coverage run -m pytest --ignore tests/spark/test_spark_cluster.py --ignore tests/e2e/test_spark_attempts.py
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report --fail-under=90 | tail -n 25
 

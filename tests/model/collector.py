@@ -19,7 +19,9 @@ class Collector:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         ordered = setup.keeps(Rule.D3_ORDER)
-        self.first, self.second = (self.read_intents, self.read_refs) if ordered else (self.read_refs, self.read_intents)
+        self.first, self.second = (
+            (self.read_intents, self.read_refs) if ordered else (self.read_refs, self.read_intents)
+        )
 
     def steps(self, world: World) -> Steps:
         run = world.collection
@@ -112,7 +114,9 @@ class Collector:
     def delete(self, world: World, run: Collection) -> Step[World]:
         if run.expiring:
             given_up = world._replace(expired=world.expired | run.expiring)
-            return self.does(f"gives up the content of {', '.join(sorted(run.expiring))}", given_up, expiring=frozenset())
+            return self.does(
+                f"gives up the content of {', '.join(sorted(run.expiring))}", given_up, expiring=frozenset()
+            )
         if not run.doomed:
             withdrawn = world._replace(condemned=frozenset(), collection=Collection(run.left))
             return Step("collector", "withdraws its announcement", withdrawn)

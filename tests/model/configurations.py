@@ -16,9 +16,7 @@ def attempt(
     number = int("".join(c for c in name if c.isdigit()))
     touches = frozenset(more.get("touches", step.lower()))
     serial = more.get("fence") == "serial"
-    return Spec(
-        name, txn, touches, step, number, epoch, bodies, more.get("after"), rebase=not serial, serial=serial
-    )
+    return Spec(name, txn, touches, step, number, epoch, bodies, more.get("after"), rebase=not serial, serial=serial)
 
 
 def direct(name: str, key: str | None = None, touches: str = "d") -> Spec:
@@ -68,7 +66,10 @@ CONFIGURATIONS = {
         ),
         # --- others on the branch -------------------------------------------------------------------------------
         Configuration(
-            "a retry beside a colleague", (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH)), foreign="F", sweepers=1
+            "a retry beside a colleague",
+            (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH)),
+            foreign="F",
+            sweepers=1,
         ),
         Configuration("a colleague in the way", (attempt("a1"), attempt("a2")), foreign="X", sweepers=1),
         Configuration("two colleagues", (attempt("a1"), attempt("a2")), foreign="FX", sweepers=1, full=True),
@@ -119,7 +120,9 @@ CONFIGURATIONS = {
             "refused, then moved back", (direct("d1", touches="a"),), foreign="X", sweepers=1, operator=("back",)
         ),
         Configuration("a direct writer, two sweepers", (direct("d1"),), sweepers=2, sweeps=2, foreign="F"),
-        Configuration("a direct writer and a step", (direct("d1"), attempt("a1"), attempt("a2")), sweepers=1, full=True),
+        Configuration(
+            "a direct writer and a step", (direct("d1"), attempt("a1"), attempt("a2")), sweepers=1, full=True
+        ),
         # --- operators ------------------------------------------------------------------------------------------
         Configuration("moved back by hand", (attempt("a1"), attempt("a1x"), attempt("a2")), operator=("back",)),
         Configuration(
@@ -128,7 +131,9 @@ CONFIGURATIONS = {
             operator=("before",),
             sweepers=1,
         ),
-        Configuration("deleted and created again", (attempt("a1"), attempt("a2")), operator=("delete", "create"), sweepers=1),
+        Configuration(
+            "deleted and created again", (attempt("a1"), attempt("a2")), operator=("delete", "create"), sweepers=1
+        ),
         Configuration("deleted under a direct writer", (direct("d1"),), operator=("delete", "create"), sweepers=1),
         Configuration(
             "deleted under two direct writers",
@@ -138,9 +143,7 @@ CONFIGURATIONS = {
             full=True,
         ),
         # --- garbage collection ---------------------------------------------------------------------------------
-        Configuration(
-            "collected beside direct writers", (direct("d1"), direct("d2", touches="e")), collections=1
-        ),
+        Configuration("collected beside direct writers", (direct("d1"), direct("d2", touches="e")), collections=1),
         Configuration(
             "collected and swept beside direct writers",
             (direct("d1"), direct("d2", touches="e")),
@@ -149,7 +152,12 @@ CONFIGURATIONS = {
             full=True,
         ),
         Configuration(
-            "collected beside a retry", (attempt("a1"), attempt("a2")), foreign="F", collections=1, sweepers=1, full=True
+            "collected beside a retry",
+            (attempt("a1"), attempt("a2")),
+            foreign="F",
+            collections=1,
+            sweepers=1,
+            full=True,
         ),
         Configuration("collected while rebasing", (attempt("a1"), attempt("a2")), foreign="F", collections=1),
         Configuration("tagged while collected", (direct("d1"),), operator=("back", "tag"), collections=2),
@@ -159,19 +167,14 @@ CONFIGURATIONS = {
             (attempt("a1", "T1", bodies=BOTH), attempt("a2", "T2", bodies=BOTH)),
             collections=1,
             expire=True,
-            operator=("back",),
         ),
         Configuration(
-            "expired behind siblings",
-            (
-                attempt("a1", "T1"),
-                attempt("a2", "T2", bodies=("no-op",)),
-                attempt("b1", "U1", step="B"),
-                attempt("b2", "U2", step="B", bodies=("no-op",)),
-            ),
+            "moved back while expiring",
+            (direct("d1"),),
+            foreign="F",
+            operator=("back",),
             collections=1,
             expire=True,
-            full=True,
         ),
     ]
 }
@@ -188,7 +191,10 @@ class Live:
 LIVE = {
     each.configuration.name: each
     for each in [
-        Live(Configuration("a third attempt", (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH), attempt("a3"))), "a3"),
+        Live(
+            Configuration("a third attempt", (attempt("a1", bodies=BOTH), attempt("a2", bodies=BOTH), attempt("a3"))),
+            "a3",
+        ),
         Live(
             Configuration(
                 "a third attempt, swept",
@@ -207,16 +213,19 @@ LIVE = {
         ),
         Live(
             Configuration(
-                "a third attempt on a branch created again",
-                (attempt("a1"), attempt("a2"), attempt("a3")),
+                "a second attempt on a branch created again",
+                (attempt("a1"), attempt("a2")),
                 operator=("delete", "create"),
             ),
-            "a3",
+            "a2",
         ),
         Live(
-            Configuration("a second attempt after a move by hand", (attempt("a1"), attempt("a2")), operator=("back",)), "a2"
+            Configuration("a second attempt after a move by hand", (attempt("a1"), attempt("a2")), operator=("back",)),
+            "a2",
         ),
-        Live(Configuration("rebased, then a second code", (attempt("a1", "T1"), attempt("a2", "T2")), foreign="F"), "a2"),
+        Live(
+            Configuration("rebased, then a second code", (attempt("a1", "T1"), attempt("a2", "T2")), foreign="F"), "a2"
+        ),
         Live(
             Configuration(
                 "a second attempt under a sibling", (attempt("a1"), attempt("a2"), attempt("b1", "U", step="B"))

@@ -17,11 +17,13 @@ from .explorer import Step
 from .rules import Rule
 from .world import (
     INPUT,
+    Ending,
     Process,
     Report,
     Setup,
     Spec,
     Steps,
+    Told,
     World,
     parent_of,
     put,
@@ -47,12 +49,12 @@ class Execution:
             yield from phase(world, process)
 
     def goes(self, world: World, does: str, at: str, **changes: object) -> Step[World]:
-        process = world.processes[self.index]
-        after = process._replace(at=at, **changes)  # type: ignore[arg-type]
-        return Step(self.spec.who, does, world._replace(processes=put(world.processes, self.index, after)))
+        return self.becomes(world, does, world.processes[self.index]._replace(at=at, **changes))  # type: ignore[arg-type]
 
-    def ends(self, world: World, does: str, told: str | None = None) -> Step[World]:
-        after = Process("ended", told=told)  # type: ignore[arg-type]
+    def ends(self, world: World, does: str, told: Told | None = None) -> Step[World]:
+        return self.becomes(world, does, Process("ended", told=told))
+
+    def becomes(self, world: World, does: str, after: Process) -> Step[World]:
         return Step(self.spec.who, does, world._replace(processes=put(world.processes, self.index, after)))
 
     def decide(self, world: World, me: Process, staged: str | None, early: bool = False) -> Decision:
@@ -128,7 +130,7 @@ class Execution:
         if written is None:
             yield self.goes(world, f"loses {what}: the number is taken", self.after_losing(entry), entry=None)
             return
-        yield self.goes(written, f"writes {what}", **self.after_writing(me, entry))
+        yield self.becomes(written, f"writes {what}", self.after_writing(me, entry))
         if self.setup.configuration.unknown and me.at == "write":
             yield self.goes(written, f"writes {what}; the answer gets lost", "settle")
             yield self.goes(world, f"does not get {what} through, and does not know it", "settle")
@@ -143,21 +145,21 @@ class Execution:
         found = world.log[entry.seq - 1]
         same = not self.setup.keeps(Rule.INV_3) and found.execution is not None and found.execution == entry.execution
         if found.by == self.name or same:
-            yield self.goes(world, f"finds entry {entry.seq} by {found.by}: won", **self.after_writing(me, entry))
+            yield self.becomes(world, f"finds entry {entry.seq} by {found.by}: won", self.after_writing(me, entry))
         else:
             yield self.goes(world, f"finds entry {entry.seq} by {found.by}: lost", self.after_losing(entry), entry=None)
 
     def after_losing(self, entry: RefEntry) -> str:
         return "own fence" if entry.op is Op.FENCE else self.to_confirm
 
-    def after_writing(self, me: Process, entry: RefEntry) -> dict[str, str | None]:
+    def after_writing(self, me: Process, entry: RefEntry) -> Process:
         """Where it goes on, and with what in mind, once its entry stands."""
         if entry.op is Op.FENCE:
-            return {"at": "delete", "ending": "rolled_back", "entry": None}
+            return me._replace(at="delete", ending="rolled_back", entry=None)
         if entry.op in MOVES and entry.execution is not None:
-            ending = "published" if entry.execution == self.name else "rolled_forward"
-            return {"at": "record", "outcome": entry.output, "ending": ending, "entry": None}
-        return {"at": "answer", "outcome": entry.output, "entry": None}
+            ending: Ending = "published" if entry.execution == self.name else "rolled_forward"
+            return me._replace(at="record", outcome=entry.output, ending=ending, entry=None)
+        return me._replace(at="answer", outcome=entry.output, entry=None)
 
     def own_fence(self, world: World, me: Process) -> Steps:
         """D2: make sure that it can never be published, or learn that a sweep rolled it forward."""
@@ -324,9 +326,9 @@ class TaskAttempt(Execution):
         """Its own sealed staging can never be needed where the outcome is another's: it is fenced, not just deleted."""
         return "own fence" if me.staged == self.name and (entry is None or entry.execution != self.name) else "answer"
 
-    def after_writing(self, me: Process, entry: RefEntry) -> dict[str, str | None]:
+    def after_writing(self, me: Process, entry: RefEntry) -> Process:
         if entry.op is Op.ADOPT:
-            return {"at": self.after_outcome(me, entry), "outcome": entry.output, "entry": None}
+            return me._replace(at=self.after_outcome(me, entry), outcome=entry.output, entry=None)
         return super().after_writing(me, entry)
 
     def after_deciding(self, me: Process, entry: RefEntry) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from fenceline.repo.model import MOVES, OUTCOMES, Op, RefEntry
 
-from .world import OPERATOR, Area, Report, Setup, Spec, StepState, World, content_of, line, parent_of, stands
+from .world import OPERATOR, UNDO, Area, Report, Setup, Spec, StepState, World, content_of, line, parent_of, stands
 
 TWICE = "INV-4: two commits of one txn stand on the branch"
 SPENT = "INV-4, R5: an execution is published by two entries"
@@ -86,16 +86,17 @@ def _key_twice(setup: Setup, world: World, entry: RefEntry) -> bool:
 
 def _dropped(setup: Setup, world: World, entry: RefEntry) -> bool:
     """Strict mode: only a step's own abandoned publication may go, and only by a relocation."""
-    if entry.op not in MOVES or entry.by == OPERATOR or setup.serial:
+    if entry.op not in MOVES or _by_hand(world, entry) or setup.serial:
         return False
     gone = [commit for commit in line(world.head) if content_of(commit) not in (entry.commit or "").split("/")]
     authors = [setup.spec(content_of(commit)) for commit in gone]
-    return any(entry.op is Op.PUBLISH or author is None or author.step != entry.step for author in authors)
+    own = [author is not None and author.step is not None and author.step == entry.step for author in authors]
+    return bool(own) and (entry.op is Op.PUBLISH or not all(own))
 
 
 def _left(setup: Setup, world: World, entry: RefEntry) -> bool:
     """Only an operator, or a later attempt of the step, takes back what was acknowledged."""
-    if entry.op not in MOVES or entry.by == OPERATOR or setup.serial:
+    if entry.op not in MOVES or _by_hand(world, entry) or setup.serial:
         return False
     spec = setup.spec(entry.by)
     for name, step in zip(setup.step_names, world.steps, strict=True):
@@ -159,6 +160,11 @@ def _bodyless(setup: Setup, world: World, entry: RefEntry) -> bool:
     return spec is not None and reports_input and world.processes[setup.names[spec.name]].body is None
 
 
+def _by_hand(world: World, entry: RefEntry) -> bool:
+    """An operator may drop what they like, and take back their own move while nobody has gone on from it."""
+    return entry.by == OPERATOR or (entry.by == UNDO and world.head == world.operating.doubts)
+
+
 def _publishes(entry: RefEntry) -> bool:
     return entry.op in MOVES and entry.execution is not None
 
@@ -180,15 +186,19 @@ def _unwritten(setup: Setup, world: World, who: Spec, step: StepState, report: R
 def _not_there(setup: Setup, world: World, who: Spec, step: StepState, report: Report) -> bool:
     if stands(report.output, world.head) or setup.serial or _after_a_forced_one(setup, world, who.step):
         return False
-    return not any(e.by == OPERATOR for e in world.log[1:])
+    return not _moved_by_hand(world)
 
 
 def _noop_beside(setup: Setup, world: World, who: Spec, step: StepState, report: Report) -> bool:
     start = world.processes[setup.names[who.name]].input
-    if report.output != start or not stands(start, world.head):
+    if report.output != start or not stands(start, world.head) or _moved_by_hand(world):
         return False
     after = [setup.spec(content_of(c)) for c in line(world.head) if len(c) > len(start)]
     return any(author is not None and author.step == who.step for author in after)
+
+
+def _moved_by_hand(world: World) -> bool:
+    return any(e.by == OPERATOR for e in world.log[1:])
 
 
 def _old_epoch(setup: Setup, world: World, who: Spec, step: StepState, report: Report) -> bool:

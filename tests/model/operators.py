@@ -6,7 +6,7 @@ from fenceline.repo.model import MOVES, Op, RefEntry
 
 from .explorer import Step
 from .rules import Rule
-from .world import INPUT, OLD, OPERATOR, Operating, Setup, Steps, World, put
+from .world import INPUT, OLD, OPERATOR, UNDO, Operating, Setup, Steps, World, put
 
 
 class Orchestrator:
@@ -14,9 +14,7 @@ class Orchestrator:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.most = {
-            step: max(spec.attempt for spec in setup.specs if spec.step == step) for step in setup.step_names
-        }
+        self.most = {step: max(spec.attempt for spec in setup.specs if spec.step == step) for step in setup.step_names}
 
     def steps(self, world: World) -> Steps:
         for number, (name, step) in enumerate(zip(self.setup.step_names, world.steps, strict=True)):
@@ -74,7 +72,9 @@ class Operator:
         after = world.append(RefEntry(world.last + 1, Op.RELOCATE, commit, OPERATOR, "", 0.0))
         if after is None or not self._doubts():
             return after
-        return after._replace(operating=after.operating._replace(doubts=commit, back_to=world.head))
+        return after._replace(
+            operating=Operating(world.operating.script, doubts=commit or "", back_to=world.head or "")
+        )
 
     def _doubts(self) -> bool:
         return self.setup.collects and self.setup.keeps(Rule.D3_REFUSE)
@@ -94,9 +94,11 @@ class Operator:
             return Step(OPERATOR, f"finds {todo.doubts} not condemned", done)
         if not todo.back_to:
             return Step(OPERATOR, "finds it condemned: removes the tag", done._replace(tags=frozenset()))
-        undone = done.append(RefEntry(world.last + 1, Op.RELOCATE, todo.back_to, OPERATOR, "", 0.0))
+        if world.head != todo.doubts and self.setup.keeps(Rule.D3_UNDO):
+            return Step(OPERATOR, "finds it condemned, but others have gone on from it", done)
+        undone = done.append(RefEntry(world.last + 1, Op.RELOCATE, todo.back_to, UNDO, "", 0.0))
         assert undone is not None
-        return Step(OPERATOR, "finds it condemned: moves the branch back", undone)
+        return Step(OPERATOR, f"finds it condemned: moves the branch back to {todo.back_to}", undone)
 
     def _unreadable(self, world: World, commit: str) -> bool:
         """A commit that is gone cannot be named at all; here the check stands for that, too."""

@@ -52,6 +52,7 @@ class Rule(StrEnum):
     D3_REFUSE = "D3 refuse", "who points a ref at an old commit writes first, and undoes it if that is condemned"
     D3_REBASED = "D3 rebased", "a collection keeps every commit of an unfinished intent's execution, rebased ones too"
     D3_NUMBER = "D3 number", "an expiring collection takes a number; who goes back to a commit asks if it is condemned"
+    D3_UNDO = "D3 undo", "who undoes a ref on a condemned commit does so only if it is still where it was put"
     D4 = "D4", "a verdict is never removed: who wakes later must still lose `sealed`"
     SWEEP_CONFIRMS = "sweep confirms", "a sweep rolls forward only what Confirm would publish"
     SWEEP_REBASES = "sweep rebases", "a sweep that rolls forward on a moved head rebases"

@@ -61,7 +61,9 @@ class Sweeper:
         elif area.verdict == "aborted":
             yield self.goes(world, f"finds {target} aborted", "delete", ending="aborted")
         else:
-            aborted = self.setup.put_area(world, target, verdict="aborted") if self.setup.keeps(Rule.D1_ABORT) else world
+            aborted = (
+                self.setup.put_area(world, target, verdict="aborted") if self.setup.keeps(Rule.D1_ABORT) else world
+            )
             yield self.goes(aborted, f"aborts {target}", "delete", ending="aborted")
 
     def settle(self, world: World, sweep: Sweep) -> Steps:
@@ -149,5 +151,3 @@ class Sweeper:
     def remove(self, world: World, sweep: Sweep) -> Steps:
         gone = finished(self.setup, world, sweep.target)
         yield self.goes(gone, f"removes the intent of {sweep.target}", "idle")
-
-

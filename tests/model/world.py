@@ -23,6 +23,7 @@ INPUT = "old/input"
 """Commits are named by their first-parent line, so a commit's name tells its whole history."""
 
 OPERATOR = "operator"
+UNDO = "operator, undoing"
 FOREIGN_CHANGES = {"F": frozenset("f"), "X": frozenset("a")}
 """What a colleague's commits change: F nothing that a step touches, X the path of step A."""
 

@@ -99,15 +99,27 @@ def script(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     return run(sys.executable, "-c", textwrap.dedent(code), **env)
 
 
-def test_the_same_tests_on_a_cluster_with_speculation(tmp_path: Path) -> None:
-    names = ("test_spark_failures.py", "test_spark_writes.py")
-    with cluster(tmp_path / "cluster") as master:
-        done = run(
-            *(sys.executable, "-m", "pytest", *(str(HERE / name) for name in names)),
-            *("-x", "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'base'}"),
-            FENCELINE_TEST_MASTER=master,
-            FENCELINE_TEST_SPARK_CONF=SPECULATION,
-        )
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("spark") / "cluster") as address:
+        yield address
+
+
+# The rest of the write and read tests differ from these in what the driver does, not in where tasks run.
+ON_A_CLUSTER = (
+    "failures or create_append or overwrite_partitions_replaces or replace_where_rewrites or computed_from "
+    "or type or empty_frame or csv_options or read_your_writes or concurrent or part_is_live or hive_style"
+)
+
+
+def test_the_same_tests_on_a_cluster_with_speculation(tmp_path: Path, master: str) -> None:
+    names = ("test_spark_failures.py", "test_spark_writes.py", "test_spark_reads.py")
+    done = run(
+        *(sys.executable, "-m", "pytest", *(str(HERE / name) for name in names)),
+        *("-x", "-k", ON_A_CLUSTER, "-p", "no:cacheprovider", f"--basetemp={tmp_path / 'base'}"),
+        FENCELINE_TEST_MASTER=master,
+        FENCELINE_TEST_SPARK_CONF=SPECULATION,
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]
     assert "skipped" not in done.stdout  # what local mode skips runs here
 
@@ -163,7 +175,7 @@ def test_a_worker_with_a_disk_of_its_own_is_found_before_the_first_write(tmp_pat
     assert lines[4] == "FILES []"
 
 
-def test_a_task_module_is_shipped_to_executors(tmp_path: Path) -> None:
+def test_a_task_module_is_shipped_to_executors(tmp_path: Path, master: str) -> None:
     code = """
         import os, sys
         modules = os.environ["MODULES"]
@@ -194,8 +206,7 @@ def test_a_task_module_is_shipped_to_executors(tmp_path: Path) -> None:
             print(os.path.basename(shipped), [row[0] for row in frame.collect()])
         print(ship_module(session, "__main__"))
     """
-    with cluster(tmp_path / "cluster") as master:
-        done = script(code, MASTER=master, MODULES=str(tmp_path / "modules"))
+    done = script(code, MASTER=master, MODULES=str(tmp_path / "modules"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == ["True", "alone.py [0, 2, 4]", "True", "pack.zip [0, 3, 6]", "None"]
 

@@ -21,9 +21,10 @@ from fenceline.spark.session import is_connect, runs_locally
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_PATIENCE = 30.0  # seconds for every executor to answer
+_PATIENCE = 90.0  # seconds for every executor to answer: a cold one under load takes some of them
 _LATE = 5.0  # seconds for a shared disk to show what an executor wrote
 _PAUSE = 0.05
+_STAND_BACK = 20.0  # seconds that a second try of a task waits for the first one to answer for its own executor
 _TASKS_EACH = 2
 
 _lock = threading.Lock()
@@ -115,11 +116,13 @@ def _ask(session: SparkSession, directory: str, token: str) -> list[_Answer]:
     slots = 8 if is_connect(session) else max(session.sparkContext.defaultParallelism, 1)
     tasks = slots * _TASKS_EACH
     frame = session.range(0, tasks, 1, tasks)
-    rows = frame.mapInArrow(_asking(directory, token, _PAUSE), "executor string, saw boolean, wrote string").collect()
+    rows = frame.mapInArrow(
+        _asking(directory, token, _PAUSE, _STAND_BACK), "executor string, saw boolean, wrote string"
+    ).collect()
     return [_Answer(row["executor"], row["saw"], row["wrote"]) for row in rows]
 
 
-def _asking(directory: str, token: str, pause: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _asking(directory: str, token: str, pause: float, stand_back: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
     # Defined here to be shipped by value: executors need not have this package.
     def ask(batches: Iterator[Any]) -> Iterator[Any]:
         import os
@@ -128,9 +131,13 @@ def _asking(directory: str, token: str, pause: float) -> Callable[[Iterator[Any]
         import uuid
 
         import pyarrow  # type: ignore[import-untyped]
+        from pyspark import TaskContext
 
         for _ in batches:
             pass
+        task = TaskContext.get()
+        if task is not None and task.attemptNumber() > 0:
+            time.sleep(stand_back)  # speculation would else let a warm executor answer for a cold one, every time
         try:
             with open(f"/proc/{os.getppid()}/stat", encoding="ascii", errors="replace") as file:
                 parent = (
