@@ -25,7 +25,7 @@ class Orchestrator:
 
 
 class Colleague:
-    """Publishes commits of their own, each in one go."""
+    """Publishes commits of their own, each in one go, as a transaction does that was opened early enough."""
 
     def steps(self, world: World) -> Steps:
         if world.foreign and world.head is not None:

@@ -57,3 +57,7 @@ class Rule(StrEnum):
     SWEEP_CONFIRMS = "sweep confirms", "a sweep rolls forward only what Confirm would publish"
     SWEEP_REBASES = "sweep rebases", "a sweep that rolls forward on a moved head rebases"
     SWEEP_MOVES = "sweep moves", "only a move makes an intent AlreadyPublished, not any entry its execution wrote"
+
+
+NOT_IN_SRC_YET = (Rule.D3_NUMBER, Rule.D3_UNDO)
+"""Found by this model: without them it is not sound, and `src/` does not keep them. `README.md` says what happens."""

@@ -194,16 +194,17 @@ def test_a_task_module_is_shipped_to_executors(tmp_path: Path, master: str) -> N
         from fenceline.spark import SparkSettings, get_session
         from fenceline.spark.checks import ship_module
 
-        session = get_session(SparkSettings(master=os.environ["MASTER"], conf={"spark.executor.memory": "512m"}))
+        conf = {"spark.executor.memory": "512m", "spark.task.maxFailures": "1"}
+        session = get_session(SparkSettings(master=os.environ["MASTER"], conf=conf))
         for module, function in ((alone, alone.twice), (pack.inner.tools, pack.inner.tools.thrice)):
-            frame = session.range(3).select(F.udf(function, "long")("id"))
             try:
-                frame.collect()
+                session.range(3).select(F.udf(function, "long")("id")).collect()
                 print("works without")
             except Exception as error:
                 print("ModuleNotFoundError" in str(error))
             shipped = ship_module(session, module)
-            print(os.path.basename(shipped), [row[0] for row in frame.collect()])
+            rows = session.range(3).select(F.udf(function, "long")("id")).collect()
+            print(os.path.basename(shipped), [row[0] for row in rows])
         print(ship_module(session, "__main__"))
     """
     done = script(code, MASTER=master, MODULES=str(tmp_path / "modules"))

@@ -96,6 +96,7 @@ def test_rows_that_are_not_in_the_files_stop_the_write(lab: Lab, monkeypatch: py
     assert attempt.workspace.files() == []
 
 
+@pytest.mark.slow
 def test_a_running_job_is_cancelled_by_its_group(lab: Lab) -> None:
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         import time

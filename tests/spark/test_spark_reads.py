@@ -24,6 +24,7 @@ def scans(df: Any) -> int:
     return plan.count("Relation [")
 
 
+@pytest.mark.slow
 def test_a_dataset_of_a_thousand_files_from_twenty_jobs_is_one_scan(lab: Lab) -> None:
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]

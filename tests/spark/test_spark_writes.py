@@ -50,6 +50,7 @@ def test_overwrite_partitions_replaces_exactly_those_in_the_frame(lab: Lab) -> N
     assert lab.dataset("t").files == sum(1 for e in lab.repo.list("main", "t") if e.kind == "file")
 
 
+@pytest.mark.slow
 def test_two_overwrites_of_different_partitions_merge_and_of_the_same_conflict(lab: Lab) -> None:
     lab.put(lab.frame([("a", 1), ("b", 2)], DAYS), "t", partition_by=["day"])
     for branch in ("one", "two", "three"):
@@ -76,6 +77,7 @@ def test_two_appends_merge(lab: Lab) -> None:
     assert lab.dataset("t").rows == 3
 
 
+@pytest.mark.slow
 def test_overwrite_and_replace_where_conflict_with_any_other_change(lab: Lab) -> None:
     lab.put(lab.frame([("a", 1)], DAYS), "t")
     lab.repo.create_branch("over")
@@ -276,6 +278,7 @@ def test_read_your_writes(lab: Lab) -> None:
     assert lab.rows("t") == lab.rows("u") == [("a", 9), ("b", 2)]
 
 
+@pytest.mark.slow
 def test_concurrent_writes_of_one_attempt(lab: Lab) -> None:
     attempt = lab.attempt()
     errors: list[BaseException] = []

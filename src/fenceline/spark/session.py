@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from fenceline.errors import ConfigError
 from fenceline.spark.java import check_java
@@ -36,6 +37,8 @@ class _Held:
 
 _lock = threading.RLock()
 _held: _Held | None = None
+_of_connect: WeakSet[SparkSession] = WeakSet()
+"""Isolated ones: left open, they would hang in the interpreter's own shutdown."""
 
 
 def get_session(settings: SparkSettings | None = None) -> SparkSession:
@@ -89,9 +92,19 @@ def runs_locally(session: SparkSession) -> bool:
 def isolated(session: SparkSession) -> SparkSession:
     """A session of its own on the same JVM or server: temporary views, functions and settings do not leak.
 
-    On Connect it is a new session of the same server.
+    On Connect it is a new session of the same server; `release` ends it.
     """
-    return session.newSession()
+    own = session.newSession()
+    if is_connect(own):
+        _of_connect.add(own)
+    return own
+
+
+def release(session: SparkSession) -> None:
+    """End a session that `isolated` gave. On classic sessions there is nothing to end: the JVM is shared."""
+    if is_connect(session):
+        _of_connect.discard(session)
+        _quietly(session.stop)
 
 
 # --- cancelling -----------------------------------------------------------------------------------------------------
@@ -282,6 +295,8 @@ def _drop(held: _Held) -> None:
         _forget()  # it is the parent's
         return
     if is_connect(held.session):
+        for own in list(_of_connect):
+            release(own)
         _quietly(held.session.stop)
     else:
         gateway = cast(Any, held.session.sparkContext)._gateway

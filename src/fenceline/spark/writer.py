@@ -158,7 +158,7 @@ class Writer:
         seen = Observation(f"fenceline-{job}")
         observed = df.observe(seen, functions.count(functions.lit(1)).alias("rows"))
         options = {**formats.with_defaults(aim.format, {**aim.options, **given}), **_COMMITTER}
-        writer = observed.write.format(aim.format).options(**options).mode("errorifexists")
+        writer = observed.write.format(aim.format).options(**options).mode("error")
         if aim.partition_by:
             writer = writer.partitionBy(*aim.partition_by)
         with job_group(self._session, self.group, f"fenceline: write {aim.path}"), FILE:
