@@ -413,7 +413,7 @@ def test_a_branch_relocated_from_under_a_transaction_is_refused(repo: Repository
 def test_a_branch_starts_at_its_source_and_moves_alone(repo: Repository, put: Put) -> None:
     put(repo, {"a": b"1"})
     made = repo.create_branch("feature/x", actor="ada")
-    assert (made.seq, made.entry.op, made.entry.actor) == (1, "create", "ada")
+    assert (made.seq, made.entry.op, made.entry.actor) == (2, "create", "ada")
     put(repo, {"a": b"2"}, branch="feature/x")
     assert (repo.read("main", "a"), repo.read("feature/x", "a")) == (b"1", b"2")
     assert [h.name for h in repo.branches()] == ["feature/x", "main"]
@@ -431,17 +431,19 @@ def test_a_branch_created_again_continues_its_numbers(repo: Repository, put: Put
         repo.head("dev")
     assert [h.name for h in repo.branches()] == ["main"]
     again = repo.create_branch("dev")
-    assert again.seq == 4
+    assert again.seq == 6
     assert [(e.seq, str(e.op)) for e in repo.entries("dev")] == [
-        (4, "create"),
-        (3, "delete"),
-        (2, "publish"),
-        (1, "create"),
+        (6, "create"),
+        (5, "reserve"),
+        (4, "delete"),
+        (3, "publish"),
+        (2, "create"),
+        (1, "reserve"),
     ]
     assert repo.read("dev", "a") == b"1"
-    assert repo.read("dev@2", "a") == b"2"
+    assert repo.read("dev@3", "a") == b"2"
     with pytest.raises(NotFound, match="deleted"):
-        repo.commit("dev@3")
+        repo.commit("dev@4")
 
 
 def test_branches_that_would_collide_on_a_disk_are_different(repo: Repository, put: Put) -> None:
@@ -475,7 +477,7 @@ def test_tags_stay_where_they_are(repo: Repository, put: Put) -> None:
     with pytest.raises(AlreadyExists):
         repo.create_branch("v1")
     repo.delete_tag("v1")
-    assert repo.create_tag("v1").seq == 3
+    assert repo.create_tag("v1").seq == 5
     assert repo.read("v1", "a") == b"2"
 
 

@@ -97,16 +97,23 @@ class Collector:
         doomed = {self._commit(world, object_) for object_ in run.doomed} | run.expiring
         announced = world._replace(condemned=frozenset(doomed))
         at = "first" if self.setup.keeps(Rule.D3_AGAIN) else "delete"
-        if run.expiring and self.setup.keeps(Rule.D3_NUMBER):
+        if doomed and self.setup.keeps(Rule.D3_NUMBER):
             at = "number"
         return self.goes(self.does(f"condemns {', '.join(sorted(doomed)) or 'nothing'}", announced), at)
 
     def take_number(self, world: World) -> Step[World]:
-        """A blank fence: whoever decided before the announcement loses its write, decides again, and sees it."""
-        blank = RefEntry(world.last + 1, Op.FENCE, world.head, "collector", "", 0.0)
-        after = world.append(blank)
+        """Whoever asked before the announcement loses its write, asks again, and sees it.
+
+        A deleted name has nothing to take: it is reserved before it is created again.
+        """
+        taken = world._replace(reserved=False)
+        at = "first" if self.setup.keeps(Rule.D3_AGAIN) else "delete"
+        if not world.log or world.log[-1].op is Op.DELETE:
+            return self.goes(self.does("finds the branch deleted", taken), at)
+        op = Op.DELETE if world.head is None else Op.RESERVE
+        after = taken.append(RefEntry(world.last + 1, op, world.head, "collector", "", 0.0))
         assert after is not None
-        return self.goes(self.does(f"takes number {blank.seq} of the branch", after), "first")
+        return self.goes(self.does(f"takes number {after.last} of the branch", after), at)
 
     def _commit(self, world: World, object_: str) -> str:
         return object_ if "/" in object_ else f"{self.setup.area(world, object_).input}/{object_}"

@@ -176,6 +176,13 @@ CONFIGURATIONS = {
             collections=1,
             expire=True,
         ),
+        Configuration(
+            "created again while expiring",
+            (direct("d1"),),
+            operator=("delete", "create"),
+            collections=1,
+            expire=True,
+        ),
     ]
 }
 

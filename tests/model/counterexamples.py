@@ -50,7 +50,7 @@ COUNTEREXAMPLES = {
     Rule.D3_REFUSE: Counterexample("moved while collected", inv.PART),
     Rule.D3_REBASED: Counterexample("collected beside direct writers", inv.COLLECTED),
     Rule.D3_NUMBER: Counterexample("expired behind the head", inv.COLLECTED),
-    Rule.D3_UNDO: Counterexample("moved back while expiring", inv.DROPPED),
+    Rule.D3_RESERVE: Counterexample("tagged while collected", inv.COLLECTED),
     Rule.D4: Counterexample("a retry of the same txn", inv.PART),
     Rule.SWEEP_CONFIRMS: Counterexample("one key, two programs", inv.KEY),
     Rule.SWEEP_REBASES: Counterexample("one key, two programs", inv.DROPPED),

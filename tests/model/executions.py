@@ -310,7 +310,7 @@ class TaskAttempt(Execution):
             return
         entry = self.planned(world, me, decision)
         goes_back = entry.op is Op.RELOCATE and entry.execution is None
-        check = goes_back and self.setup.collects and self.setup.keeps(Rule.D3_NUMBER)
+        check = goes_back and self.setup.collects and self.setup.keeps(Rule.D3_REFUSE)
         at = "check target" if check else self.after_deciding(me, entry)
         yield self.goes(world, f"{seen}: {entry.op} {entry.output}", at, entry=entry)
 

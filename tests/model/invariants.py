@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from fenceline.repo.model import MOVES, OUTCOMES, Op, RefEntry
 
-from .world import OPERATOR, UNDO, Area, Report, Setup, Spec, StepState, World, content_of, line, parent_of, stands
+from .world import OPERATOR, Area, Report, Setup, Spec, StepState, World, content_of, line, parent_of, stands
 
 TWICE = "INV-4: two commits of one txn stand on the branch"
 SPENT = "INV-4, R5: an execution is published by two entries"
@@ -161,8 +161,8 @@ def _bodyless(setup: Setup, world: World, entry: RefEntry) -> bool:
 
 
 def _by_hand(world: World, entry: RefEntry) -> bool:
-    """An operator may drop what they like, and take back their own move while nobody has gone on from it."""
-    return entry.by == OPERATOR or (entry.by == UNDO and world.head == world.operating.doubts)
+    """An operator may drop what they like."""
+    return entry.by == OPERATOR
 
 
 def _publishes(entry: RefEntry) -> bool:
@@ -219,8 +219,7 @@ def _part(setup: Setup, world: World) -> bool:
 
 
 def _collected(setup: Setup, world: World) -> bool:
-    """Refs that were just written and are about to be looked up in the condemned list are not yet acknowledged."""
-    if not setup.collects or world.operating.doubts:
+    if not setup.collects:
         return False
     lost = any(
         commit not in world.rebased
@@ -231,8 +230,6 @@ def _collected(setup: Setup, world: World) -> bool:
 
 
 def _all_there(setup: Setup, world: World, head: str | None) -> bool:
-    if world.operating.doubts:
-        return True
     authors = [content_of(commit) for commit in line(head)]
     return all(setup.area(world, author).data for author in authors if author in setup.names)
 

@@ -6,7 +6,7 @@ from fenceline.repo.model import MOVES, Op, RefEntry
 
 from .explorer import Step
 from .rules import Rule
-from .world import INPUT, OLD, OPERATOR, UNDO, Operating, Setup, Steps, World, put
+from .world import INPUT, OLD, OPERATOR, Operating, Setup, Steps, World, put
 
 
 class Orchestrator:
@@ -44,8 +44,8 @@ class Operator:
 
     def steps(self, world: World) -> Steps:
         todo = world.operating
-        if todo.doubts:
-            yield self.check(world, todo)
+        if todo.aim:
+            yield self.ask(world, todo) if not todo.asked else self.point(world, todo)
         elif todo.script:
             action, *rest = todo.script
             after = getattr(self, action.split()[0])(world, *action.split()[1:])
@@ -53,52 +53,60 @@ class Operator:
                 left = after.operating._replace(script=tuple(rest))
                 yield Step(OPERATOR, _SAYS[action.split()[0]], after._replace(operating=left))
 
+    # --- pointing a ref at an old commit: read its number, ask, write the next number ----------------------------
+
+    def _aim(self, world: World, commit: str, ref: str = "branch") -> World:
+        """The number is read here; a new name is reserved."""
+        asks = self.setup.collects and self.setup.keeps(Rule.D3_REFUSE)
+        aiming = Operating(world.operating.script, commit, ref, world.last, asked=not asks)  # type: ignore[arg-type]
+        if ref == "tag":
+            return world._replace(operating=aiming, reserved=self.setup.keeps(Rule.D3_RESERVE))
+        if not world.log or world.log[-1].op is Op.DELETE:
+            reserved = world.append(RefEntry(world.last + 1, Op.RESERVE, None, OPERATOR, "", 0.0))
+            assert reserved is not None
+            return reserved._replace(operating=aiming._replace(number=reserved.last))
+        return world._replace(operating=aiming)
+
+    def ask(self, world: World, todo: Operating) -> Step[World]:
+        if todo.aim in world.condemned | world.expired or self._unreadable(world, todo.aim):
+            given_up = world._replace(operating=Operating(todo.script))
+            return Step(OPERATOR, f"finds {todo.aim} condemned, or gone: gives up", given_up)
+        asked = world._replace(operating=todo._replace(asked=True))
+        return Step(OPERATOR, f"finds {todo.aim} not condemned", asked)
+
+    def point(self, world: World, todo: Operating) -> Step[World]:
+        done = world._replace(operating=Operating(todo.script))
+        if todo.ref == "tag":
+            if world.reserved or not self.setup.keeps(Rule.D3_RESERVE):
+                return Step(OPERATOR, f"tags {todo.aim}", done._replace(tags=world.tags | {todo.aim}, reserved=False))
+            return Step(OPERATOR, "finds its number taken: once more", self._aim(world, todo.aim, "tag"))
+        if world.last != todo.number:
+            return Step(OPERATOR, "finds its number taken: once more", self._aim(world, todo.aim))
+        op = Op.RELOCATE if world.head is not None else Op.CREATE
+        pointed = done.append(RefEntry(world.last + 1, op, todo.aim, OPERATOR, "", 0.0))
+        assert pointed is not None
+        return Step(OPERATOR, f"points the branch at {todo.aim}, entry {pointed.last}", pointed)
+
     # --- actions: the world after them, or None where they do not apply -----------------------------------------
 
     def back(self, world: World) -> World | None:
         """To the commit where everything began, if the branch is ahead of it."""
-        return self._relocate(world, INPUT) if world.head is not None and len(world.head) > len(INPUT) else None
+        return self._aim(world, INPUT) if world.head is not None and len(world.head) > len(INPUT) else None
 
     def before(self, world: World) -> World | None:
-        return self._relocate(world, OLD) if world.head is not None else None
+        return self._aim(world, OLD) if world.head is not None else None
 
     def again(self, world: World) -> World | None:
         """To the commit that was published last, if the branch is not there."""
         published = [e.commit for e in world.log if e.op in MOVES and e.execution]
-        return self._relocate(world, published[-1]) if published and published[-1] != world.head else None
-
-    def _relocate(self, world: World, commit: str | None) -> World | None:
-        """Written first, then looked up in the condemned list (D3)."""
-        after = world.append(RefEntry(world.last + 1, Op.RELOCATE, commit, OPERATOR, "", 0.0))
-        if after is None or not self._doubts():
-            return after
-        return after._replace(
-            operating=Operating(world.operating.script, doubts=commit or "", back_to=world.head or "")
-        )
-
-    def _doubts(self) -> bool:
-        return self.setup.collects and self.setup.keeps(Rule.D3_REFUSE)
+        return self._aim(world, published[-1]) if published and published[-1] != world.head else None
 
     def tag(self, world: World) -> World | None:
         """A tag on the commit that was published first."""
         first = next((e.commit for e in world.log if e.op in MOVES and e.execution), None)
         if first is None:
             return None
-        tagged = world._replace(tags=world.tags | {first})
-        return tagged._replace(operating=tagged.operating._replace(doubts=first)) if self._doubts() else tagged
-
-    def check(self, world: World, todo: Operating) -> Step[World]:
-        """The ref stands; undo it if its commit is condemned, or gone already."""
-        done = world._replace(operating=Operating(todo.script))
-        if todo.doubts not in world.condemned | world.expired and not self._unreadable(world, todo.doubts):
-            return Step(OPERATOR, f"finds {todo.doubts} not condemned", done)
-        if not todo.back_to:
-            return Step(OPERATOR, "finds it condemned: removes the tag", done._replace(tags=frozenset()))
-        if world.head != todo.doubts and self.setup.keeps(Rule.D3_UNDO):
-            return Step(OPERATOR, "finds it condemned, but others have gone on from it", done)
-        undone = done.append(RefEntry(world.last + 1, Op.RELOCATE, todo.back_to, UNDO, "", 0.0))
-        assert undone is not None
-        return Step(OPERATOR, f"finds it condemned: moves the branch back to {todo.back_to}", undone)
+        return self._aim(world, first, "tag")
 
     def _unreadable(self, world: World, commit: str) -> bool:
         """A commit that is gone cannot be named at all; here the check stands for that, too."""
@@ -115,7 +123,7 @@ class Operator:
     def create(self, world: World) -> World | None:
         if world.head is not None:
             return None
-        return world.append(RefEntry(world.last + 1, Op.CREATE, INPUT, OPERATOR, "", 0.0))
+        return self._aim(world, INPUT)
 
     def force(self, world: World, name: str) -> World | None:
         """A forced rerun of a completed step: task id and retry count stay, the epoch goes up."""
@@ -127,11 +135,11 @@ class Operator:
 
 
 _SAYS = {
-    "back": f"relocates the branch back to {INPUT}",
-    "before": f"relocates the branch to {OLD}",
-    "again": "relocates the branch to the commit that was published last",
-    "tag": "tags the commit that was published first",
+    "back": f"wants the branch back at {INPUT}",
+    "before": f"wants the branch at {OLD}",
+    "again": "wants the branch at the commit that was published last",
+    "tag": "wants a tag on the commit that was published first",
     "delete": "deletes the branch",
-    "create": f"creates the branch again, at {INPUT}",
+    "create": f"wants the branch again, at {INPUT}",
     "force": "forces the step to run again: epoch + 1",
 }

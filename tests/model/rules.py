@@ -49,15 +49,11 @@ class Rule(StrEnum):
     D3_ORDER = "D3 order", "a collection reads the intents before the refs, and both twice"
     D3_AGAIN = "D3 again", "a collection announces what it condemned, then reads intents and refs again"
     D3_INTENTS = "D3 intents", "a collection keeps what unfinished intents name"
-    D3_REFUSE = "D3 refuse", "who points a ref at an old commit writes first, and undoes it if that is condemned"
+    D3_REFUSE = "D3 refuse", "who points a ref at an old commit asks first if it is condemned"
     D3_REBASED = "D3 rebased", "a collection keeps every commit of an unfinished intent's execution, rebased ones too"
-    D3_NUMBER = "D3 number", "an expiring collection takes a number; who goes back to a commit asks if it is condemned"
-    D3_UNDO = "D3 undo", "who undoes a ref on a condemned commit does so only if it is still where it was put"
+    D3_NUMBER = "D3 number", "a collection takes a number on every ref between its announcement and its second look"
+    D3_RESERVE = "D3 reserve", "a new name is reserved before the look at the condemned list"
     D4 = "D4", "a verdict is never removed: who wakes later must still lose `sealed`"
     SWEEP_CONFIRMS = "sweep confirms", "a sweep rolls forward only what Confirm would publish"
     SWEEP_REBASES = "sweep rebases", "a sweep that rolls forward on a moved head rebases"
     SWEEP_MOVES = "sweep moves", "only a move makes an intent AlreadyPublished, not any entry its execution wrote"
-
-
-NOT_IN_SRC_YET = (Rule.D3_NUMBER, Rule.D3_UNDO)
-"""Found by this model: without them it is not sound, and `src/` does not keep them. `README.md` says what happens."""

@@ -23,7 +23,6 @@ INPUT = "old/input"
 """Commits are named by their first-parent line, so a commit's name tells its whole history."""
 
 OPERATOR = "operator"
-UNDO = "operator, undoing"
 FOREIGN_CHANGES = {"F": frozenset("f"), "X": frozenset("a")}
 """What a colleague's commits change: F nothing that a step touches, X the path of step A."""
 
@@ -110,9 +109,12 @@ class Operating(NamedTuple):
     """What the operator still wants to do."""
 
     script: tuple[str, ...]
-    doubts: str = ""
-    """A commit that a ref was just pointed at, not yet looked up in the condemned list."""
-    back_to: str = ""
+    aim: str = ""
+    """An old commit that a ref is to be pointed at."""
+    ref: Literal["branch", "tag"] = "branch"
+    number: int = 0
+    """The ref's last number, as it was read before the look at the condemned list."""
+    asked: bool = False
 
 
 class World(NamedTuple):
@@ -132,6 +134,8 @@ class World(NamedTuple):
     condemned: frozenset[str] = frozenset()
     expired: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    reserved: bool = False
+    """The name of a tag that is about to be created: its log's last entry is a reservation."""
     era: int = 0
 
     @property

@@ -100,8 +100,17 @@ def _d3_intents(put: SetAttribute) -> None:
     put(fenceline.api, "protected", lambda intents: gc.Protected(frozenset(), frozenset()))
 
 
+def _d3_number(put: SetAttribute) -> None:
+    """Garbage collection announces, but takes no numbers."""
+    put(gc.Collector, "_take_numbers", lambda self, run: None)
+
+
 def _d3_rebased(put: SetAttribute) -> None:
-    """Garbage collection keeps the sealed commit of an intent, but not all that its execution wrote."""
+    """Garbage collection keeps the sealed commit of an intent, but not all that its execution wrote.
+
+    And it takes no numbers: with them, whoever rebased loses its write and rebases anew, so that either would do.
+    """
+    _d3_number(put)
     original = fenceline.api.protected
 
     def narrow(intents: IntentStore) -> gc.Protected:
@@ -154,6 +163,7 @@ RULES: dict[str, Callable[[SetAttribute], None]] = {
     "D2": _d2,
     "D3 refuse": _d3_refuse,
     "D3 intents": _d3_intents,
+    "D3 number": _d3_number,
     "D3 rebased": _d3_rebased,
     "D4": _d4,
     "R2": _r2,

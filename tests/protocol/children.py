@@ -107,6 +107,21 @@ def branches(root: str) -> dict[str, Any]:
     return {"done": True}
 
 
+def point(root: str, how: str, commit: str) -> dict[str, Any]:
+    """Point a ref at an old commit."""
+    repo = open_unswept(root)
+    try:
+        if how == "relocate":
+            repo.relocate_branch("main", commit, actor="child")
+        elif how == "branch":
+            repo.create_branch("again", commit, actor="child")
+        else:
+            repo.create_tag("keepsake", commit, actor="child")
+    except fl.RecoveryError as error:
+        return {"refused": str(error)}
+    return {"refused": None}
+
+
 def recover(root: str) -> dict[str, Any]:
     repo = open_unswept(root)
     return {"swept": [[s.execution, s.ending] for s in repo.recover()]}
@@ -143,7 +158,20 @@ def attempt(root: str, orchestrator: str, text: str, version: str = "1", on_conf
 
 SCENARIOS: dict[str, Scenario] = {
     call.__name__: call
-    for call in (init, everything, write, conflicting, cancelled, slow, merge, branches, recover, collect, attempt)
+    for call in (
+        init,
+        everything,
+        write,
+        conflicting,
+        cancelled,
+        slow,
+        merge,
+        branches,
+        point,
+        recover,
+        collect,
+        attempt,
+    )
 }
 
 

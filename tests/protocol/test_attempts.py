@@ -269,6 +269,27 @@ def test_a_sealed_attempt_is_resumed_and_its_body_does_not_run_again(world: Worl
     assert_sound(world.repo)
 
 
+def test_a_no_op_does_not_go_back_to_content_that_was_given_up(world: World) -> None:
+    """Row 4 of a no-op points the branch at an old commit: its input, which an expiring collection may have taken."""
+    step = world.schedule()
+    first = ref_of(world.run(world.task(writes()), step, report=False))
+    begin = list(world.repo.entries("main"))[-1].commit or ""
+    for _ in range(2):  # the branch has been elsewhere since, so that its input is not among the last heads
+        world.repo.relocate_branch("main", begin)
+        world.repo.relocate_branch("main", first)
+    world.orchestrator.retry(step)
+
+    def expired(path: Path) -> None:
+        assert world.repo.gc(fl.Retention(keep=3, expire=True), grace=0).expired
+
+    result = world.run(world.task(expired, version="2"), step)
+    assert result.status == "FAILED"
+    assert "removed by garbage collection" in (result.reason or "")
+    assert world.repo.head("main").commit.id == first
+    assert content(world.repo)["out.txt"] == b"out"
+    assert_sound(world.repo)
+
+
 def test_forced_rerun_runs_again_and_replaces(world: World) -> None:
     step = world.schedule()
     first = world.run(world.task(writes("one")), step)

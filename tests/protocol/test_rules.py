@@ -159,6 +159,39 @@ def test_d3_a_ref_to_a_condemned_commit_is_refused(root: Path, kept: bool, rule:
             content(fl.open_repository(root, mode="r"), "keepsake")
 
 
+@pytest.mark.parametrize(
+    ("how", "point"),
+    [("relocate", "entry.relocate.before"), ("branch", "entry.create.before"), ("tag", "entry.create.before")],
+)
+def test_d3_who_asked_before_the_announcement_loses_the_number(
+    root: Path, kept: bool, rule: Callable[[str], list[str]], how: str, point: str
+) -> None:
+    rule("D3 number")
+    repo = unswept(root)
+    old = repo.head("main").commit.id
+    for n in range(4):
+        with repo.transaction("main", actor="test") as tx:
+            tx.write("old/changed.txt", str(n).encode())
+    head = repo.head("main").commit.id
+    repo.delete_branch("dev")
+    for _ in range(3):
+        repo.create_branch("dev", "main")
+        repo.delete_branch("dev")
+    operator = Paused.at(point, ["point", root, how, old])  # it has found that nobody condemned the commit
+    unswept(root).gc(fl.Retention(keep=3, expire=True), grace=0)
+    told = operator.wake()
+    name = {"relocate": "main", "branch": "again", "tag": "keepsake"}[how]
+    if kept:
+        assert "removed by garbage collection" in told["refused"]
+        shown = fl.open_repository(root)
+        assert shown.head("main").commit.id == head
+        assert_sound(shown)
+    else:
+        assert told["refused"] is None
+        with pytest.raises(fl.StoreError):
+            content(fl.open_repository(root, mode="r"), name)
+
+
 @pytest.mark.parametrize("point", ["stage.commit.after", "verdict.seal.after", "entry.publish.before"])
 def test_d3_what_an_unfinished_intent_staged_is_kept(
     root: Path, kept: bool, rule: Callable[[str], list[str]], point: str
@@ -213,7 +246,7 @@ def test_r1_a_branch_created_again_goes_on_with_its_numbers(
     if kept:
         assert told["outcome"] == "not_applied"
         assert "a.txt" not in content(shown, "dev")
-        assert [e.op for e in shown.entries("dev")][:3] == ["fence", "create", "delete"]
+        assert [e.op for e in shown.entries("dev")][:4] == ["fence", "create", "reserve", "delete"]
     else:
         assert told["outcome"] == "applied"
         assert broken(root), "acknowledged at a number above a hole, where nobody finds it"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from fenceline import ConflictError, ContractError, Repository, Retention
 from fenceline.errors import CondemnedCommit, NotFound, ObjectDamaged, ObjectMissing
+from fenceline.repo.model import Op, RefEntry
 from fenceline.repo.native import gc as gc_module
 from fenceline.repo.native.condemned import Condemned, announce, announced, record_expired, withdraw
 from fenceline.repo.native.gc import Plan
+from fenceline.repo.native.objects import ObjectInfo
+from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Owner, Seams
 from fenceline.testing import HandClock, MemoryObjects, test_seams
 
@@ -267,10 +270,8 @@ def condemned(memory: MemoryObjects, *commits: str, run: str = "run") -> None:
     announce(memory, Condemned(run, Owner("test", "boot", "space", 1, "1"), 0.0, commits))
 
 
-def test_a_condemned_commit_cannot_be_pointed_at_and_the_ref_is_undone(
-    repo: Repository, memory: MemoryObjects, put: Put
-) -> None:
-    """D3: whoever points a ref at an old commit writes first and then refuses if it is condemned."""
+def test_a_condemned_commit_cannot_be_pointed_at(repo: Repository, memory: MemoryObjects, put: Put) -> None:
+    """D3: whoever points a ref at an old commit asks first if it is condemned."""
     old, head = grown(repo, put, 2)
     condemned(memory, old)
     for build in (
@@ -284,8 +285,132 @@ def test_a_condemned_commit_cannot_be_pointed_at_and_the_ref_is_undone(
     assert [h.name for h in repo.branches()] == ["main"]
     assert repo.tags() == []
     assert repo.head().commit.id == head
-    assert [str(e.op) for e in repo.entries()][:2] == ["relocate", "relocate"]
+    assert [str(e.op) for e in repo.entries()] == ["publish", "publish", "create"]
     assert list(repo.intents()) == []
+
+
+POINTING: dict[str, Callable[[Repository, str], object]] = {
+    "relocate": lambda repo, commit: repo.relocate_branch("main", commit),
+    "branch": lambda repo, commit: repo.create_branch("b", commit),
+    "tag": lambda repo, commit: repo.create_tag("t", commit),
+}
+
+
+@pytest.fixture
+def just_asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Do something right after the next writer found that its commit is not condemned."""
+
+    def arrange(meanwhile: Callable[[], object]) -> None:
+        ask = NativeRepository.refuse_condemned
+
+        def asked(self: NativeRepository, commits: Iterable[str]) -> None:
+            ask(self, commits)
+            monkeypatch.setattr(NativeRepository, "refuse_condemned", ask)
+            meanwhile()
+
+        monkeypatch.setattr(NativeRepository, "refuse_condemned", asked)
+
+    return arrange
+
+
+@pytest.mark.parametrize("numbers", [True, False], ids=["kept", "left out"])
+@pytest.mark.parametrize("how", POINTING)
+def test_who_asked_too_early_asks_again(
+    repo: Repository,
+    memory: MemoryObjects,
+    seams: Seams,
+    put: Put,
+    just_asked: Callable[[Callable[[], object]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    numbers: bool,
+) -> None:
+    """D3: a whole collection between the question and the write takes the number. Without that, a ref is unreadable."""
+    if not numbers:
+        monkeypatch.setattr(gc_module.Collector, "_take_numbers", lambda self, run: None)
+    commits = grown(repo, put, 8)
+    just_asked(lambda: Repository.on(memory, seams=seams).gc(EXPIRE, grace=0))
+    if numbers:
+        with pytest.raises(CondemnedCommit):
+            POINTING[how](repo, commits[0])
+    else:
+        POINTING[how](repo, commits[0])
+    later = fresh(memory, seams)
+    names = [head.name for head in (*later.branches(), *later.tags())]
+    assert all(readable(later, name) for name in names) is numbers
+    assert later.fsck().clean is numbers
+    assert (later.head().commit.id == commits[-1]) or how == "relocate"
+
+
+@pytest.mark.parametrize("how", POINTING)
+def test_who_points_before_the_number_is_seen_by_the_second_look(
+    repo: Repository, memory: MemoryObjects, seams: Seams, put: Put, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The mirror: the write comes first, right after the announcement that its author did not see."""
+    commits = grown(repo, put, 8)
+    monkeypatch.setattr(NativeRepository, "refuse_condemned", lambda self, commits: None)
+    take = gc_module.Collector._take_numbers
+
+    def points(self: gc_module.Collector, run: str) -> None:
+        POINTING[how](repo, commits[0])
+        take(self, run)
+
+    monkeypatch.setattr(gc_module.Collector, "_take_numbers", points)
+    assert commits[0] not in Repository.on(memory, seams=seams).gc(EXPIRE, grace=0).expired
+    later = fresh(memory, seams)
+    assert all(readable(later, head.name) for head in (*later.branches(), *later.tags()))
+    assert later.fsck().clean
+
+
+def test_a_reservation_left_behind_is_no_branch_and_does_not_grow(repo: Repository, put: Put) -> None:
+    """Whoever dies between reservation and creation leaves a name that does not exist."""
+    reserved = RefEntry(1, Op.RESERVE, None, "someone", "me", 0.0)
+    for log in (repo.native.branch_log, repo.native.tag_log):
+        assert log.append("b", reserved)
+    assert [head.name for head in repo.branches()] == ["main"]
+    assert repo.tags() == []
+    for _ in range(3):
+        grown(repo, put, 4)
+        repo.gc(EXPIRE, grace=0)
+    last = repo.native.branch_log.last("b")
+    assert last is not None
+    assert (last.seq, last.op) == (2, Op.DELETE)
+    assert repo.create_branch("b").commit == repo.head().commit
+    assert repo.fsck().clean
+
+
+def test_numbers_do_not_count_as_kept(repo: Repository, put: Put, memory: MemoryObjects, seams: Seams) -> None:
+    """A collection takes a number every time: what was kept must not fall behind it."""
+    kept = grown(repo, put, 3)
+    for _ in range(5):
+        repo.create_branch("short-lived")
+        put(repo, {"x": b"1"}, branch="short-lived")
+        repo.delete_branch("short-lived")
+        repo.gc(EXPIRE, grace=0)
+    assert all(readable(fresh(memory, seams), commit) for commit in kept)
+
+
+def test_an_announcement_is_withdrawn_only_by_who_saw_what_the_dead_one_left(
+    repo: Repository, memory: MemoryObjects, put: Put, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A collection that died after another had listed: its half-deleted commits stay condemned."""
+    grown(repo, put, 8)
+    old = list(repo.entries())[5].commit or ""
+    judge, dying = gc_module.Collector._judge, list[str]()
+
+    def judging(self: gc_module.Collector, candidates: Iterable[ObjectInfo]) -> Plan:
+        plan = judge(self, candidates)
+        if not dying:
+            dying.append(old)
+            announce(memory, Condemned("dead", Owner("test", "boot", "space", 1, "1"), 0.0, (old,)))
+        return plan
+
+    monkeypatch.setattr(gc_module.Collector, "_judge", judging)
+    later = Repository.on(memory, seams=test_seams(dead=lambda owner: owner.pid == 1))
+    later.gc(EXPIRE, grace=0)
+    assert [other.run for other in announced(memory)] == ["dead"]
+    later.gc(EXPIRE, grace=0)
+    assert list(announced(memory)) == []
 
 
 def test_a_condemned_source_cannot_be_merged(repo: Repository, memory: MemoryObjects, put: Put) -> None:

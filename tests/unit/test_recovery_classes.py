@@ -202,7 +202,7 @@ def test_a_branch_that_was_deleted_is_not_brought_back(
     repo.delete_branch("dev")
     assert sweep().ending == "rolled_back"
     assert [h.name for h in repo.branches()] == ["main"]
-    assert repo.create_branch("dev").seq == 4
+    assert repo.create_branch("dev").seq == 6
     assert_ended(repo, memory, execution, "rolled_back")
 
 

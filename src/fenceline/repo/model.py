@@ -192,11 +192,14 @@ class Op(StrEnum):
     RELOCATE = "relocate"
     MERGE = "merge"
     FENCE = "fence"
+    RESERVE = "reserve"
+    """Only takes the number (D3): whoever decided before it loses its write, and looks again."""
     DELETE = "delete"
 
 
 MOVES = frozenset({Op.PUBLISH, Op.RELOCATE, Op.MERGE})
 OUTCOMES = MOVES | {Op.ADOPT, Op.NOOP}
+CHANGES_HEAD = MOVES | {Op.CREATE, Op.DELETE}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fenceline.errors import AlreadyExists, CondemnedCommit, ConflictError, NotFound, PublishConflict, UnpublishedCommit
+from fenceline.errors import AlreadyExists, ConflictError, NotFound, PublishConflict, UnpublishedCommit
 from fenceline.repo.model import DEFAULT_BRANCH, MOVES, Commit, Head, Op, RefEntry
 from fenceline.repo.names import check_ref
 from fenceline.repo.port import RefLog, Repository
@@ -44,26 +42,22 @@ class RefAdmin:
     def relocate(self, branch: str, target: str, actor: str, expected: str | None = None, note: str = "") -> Head:
         """Point a branch at another published commit; `expected` is the head it must still have."""
         commit = self.published(self._repo.resolve(target))
-        head = self._repo.head(branch)
-        if expected is not None and head.commit.id != self._repo.resolve(expected).id:
-            raise PublishConflict(
-                f"{branch} is at {head.commit.id[:12]}, not at {expected}",
-                hint="look at the new head, then relocate again",
-                branch=branch,
-                expected=expected,
-                actual=head.commit.id,
-            )
-        entry = self._entry(head.seq + 1, Op.RELOCATE, commit.id, actor, note or f"relocated from {head.commit.id}")
-        if not self._repo.branch_log.append(branch, entry):
-            raise PublishConflict(
-                f"{branch} moved at this very moment",
-                hint="look at the new head, then relocate again",
-                branch=branch,
-                expected=head.commit.id,
-                actual=None,
-            )
-        self._absolved(commit, lambda: self.relocate(branch, head.commit.id, actor, note="undone: target is condemned"))
-        return Head(branch, entry.seq, commit, entry)
+        wanted = self._repo.resolve(expected).id if expected is not None else self._repo.head(branch).commit.id
+        while True:
+            head = self._repo.head(branch)
+            if head.commit.id != wanted:
+                raise PublishConflict(
+                    f"{branch} is at {head.commit.id[:12]}, not at {expected or wanted[:12]}",
+                    hint="look at the new head, then relocate again",
+                    branch=branch,
+                    expected=wanted,
+                    actual=head.commit.id,
+                )
+            self._repo.refuse_condemned([commit.id])  # between the look at the log and the write: see `condemned.py`
+            why = note or f"relocated from {head.commit.id}"
+            entry = self._entry(head.seq + 1, Op.RELOCATE, commit.id, actor, why)
+            if self._repo.branch_log.append(branch, entry):
+                return Head(branch, entry.seq, commit, entry)
 
     def published(self, commit: Commit) -> Commit:
         """The same commit, if it was ever published (INV-12): what is only staged may be looked at, never built on."""
@@ -86,27 +80,21 @@ class RefAdmin:
 
     def _create(self, log: RefLog, name: str, what: str, source: str, actor: str, note: str = "") -> Head:
         commit = self.published(self._repo.resolve(source))
-        last = log.last(name)
-        if last is not None and last.commit is not None:
-            raise AlreadyExists(
-                f"{what} {name!r} exists already", hint=f"choose another name, or delete the {what} first"
-            )
-        # A deleted name that is created again goes on with its numbers (R1).
-        entry = self._entry(last.seq + 1 if last else 1, Op.CREATE, commit.id, actor, note)
-        if not log.append(name, entry):
-            raise AlreadyExists(
-                f"{what} {name!r} was created by someone else at this moment", hint="use it, or another name"
-            )
-        self._absolved(commit, lambda: self._delete(log, name, what, actor))
-        return Head(name, entry.seq, commit, entry)
-
-    def _absolved(self, commit: Commit, undo: Callable[[], object]) -> None:
-        """The ref stands; now look whether a collection condemned its commit (D3, second half)."""
-        try:
+        while True:
+            last = log.last(name)
+            if last is not None and last.commit is not None:
+                raise AlreadyExists(
+                    f"{what} {name!r} exists already", hint=f"choose another name, or delete the {what} first"
+                )
+            if last is None or last.op is not Op.RESERVE:
+                # A collection that starts now must find the name, so that it can take the next number. A deleted name
+                # that is created again goes on with its numbers (R1).
+                log.append(name, self._entry(last.seq + 1 if last else 1, Op.RESERVE, None, actor))
+                continue
             self._repo.refuse_condemned([commit.id])
-        except CondemnedCommit:
-            undo()
-            raise
+            entry = self._entry(last.seq + 1, Op.CREATE, commit.id, actor, note)
+            if log.append(name, entry):
+                return Head(name, entry.seq, commit, entry)
 
     def _delete(self, log: RefLog, name: str, what: str, actor: str) -> None:
         while True:

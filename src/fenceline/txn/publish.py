@@ -109,6 +109,8 @@ def confirm(repo: Repository, intents: IntentStore, candidate: Candidate) -> Con
             return _adopted(repo, intent, decision)
         candidate.attempt_fence()  # R2: after the decision, before every write
         entry = _entry(repo, candidate, decision, head)
+        if decision.answer == "relocate":  # its parent may be an old commit (D3)
+            repo.refuse_condemned([decision.parent or ""])
         if repo.branch_log.append(intent.branch, entry):
             return Confirmed(entry, entry.output or "", decision.answer == "adopt", entry.result)
         contention += 1

@@ -1,7 +1,12 @@
 """Commits that garbage collection has announced it will delete (D3).
 
-Whoever points at an old commit writes first and then looks here; the collector announces first and then looks at what
-points. So at least one of the two sees the other, and nothing that is pointed at is deleted.
+Whoever points a ref at an old commit reads the ref's last number, looks here, and then writes the next number. The
+collector announces first, then takes a number on every ref, then looks at what points. A writer who looked here too
+early thus loses the number, or is seen by the collector's second look. Nothing that is pointed at is deleted, and
+nobody has anything to undo, wherever either of them dies.
+
+Whoever reads an old commit for a transaction writes its intent first and then looks here; the collector reads the
+intents again after its announcement.
 """
 
 from __future__ import annotations
@@ -95,6 +100,9 @@ def expired(objects: ObjectStore) -> set[str]:
 def refuse_condemned(objects: ObjectStore, commits: Iterable[str]) -> None:
     """Raise if the content of any of these commits is about to be deleted, or gone."""
     wanted = set(commits)
+    for commit in sorted(wanted):
+        if objects.stat(f"commits/{commit}") is None:
+            raise _gone(commit)
     for condemned in announced(objects):
         doomed = sorted(wanted.intersection(condemned.commits))
         if doomed:
@@ -106,8 +114,12 @@ def refuse_condemned(objects: ObjectStore, commits: Iterable[str]) -> None:
     # in this order: a collection withdraws its announcement only when the other list stands and all is deleted
     gone = sorted(wanted & expired(objects)) if wanted else []
     if gone:
-        raise CondemnedCommit(
-            f"the content of commit {gone[0]} was removed by garbage collection",
-            hint="its log entry stays, but nothing can be built on it; start from another commit",
-            commit=gone[0],
-        )
+        raise _gone(gone[0])
+
+
+def _gone(commit: str) -> CondemnedCommit:
+    return CondemnedCommit(
+        f"the content of commit {commit} was removed by garbage collection",
+        hint="its log entry stays, but nothing can be built on it; start from another commit",
+        commit=commit,
+    )

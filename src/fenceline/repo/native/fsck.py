@@ -79,6 +79,8 @@ class Checker:
                 last = None
                 self._broken(log.key(name, seq), error.message, f"{label} entry {seq}")
         if last is not None and last.commit is not None:
+            if last.commit in self._expired:
+                self._broken(f"commits/{last.commit}", "is the head, but gc gave up its content", label)
             self._check_history(last.commit, label)
 
     def _check_history(self, head: str, label: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from fenceline import failpoints
 from fenceline.errors import ContractError, ObjectDamaged, ObjectMissing
-from fenceline.repo.model import Commit, Head
+from fenceline.repo.model import CHANGES_HEAD, Commit, Head, Op, RefEntry
 from fenceline.repo.native.condemned import Condemned, announce, announced, expired, record_expired, withdraw
 from fenceline.repo.native.objects import ObjectInfo
 from fenceline.repo.native.refs import RefLog
@@ -39,7 +39,7 @@ class Retention:
     """What of the past stays readable: by default everything a branch or tag reaches. Commit records always stay."""
 
     keep: int = KEEP_DEFAULT
-    """The last entries of every branch, deleted and abandoned ones included, stay readable."""
+    """The last heads of every branch, deleted and abandoned ones included, stay readable."""
     expire: bool = False
     """Also drop the content of commits behind the kept entries; the log goes on showing them."""
     older_than: float | None = None
@@ -93,13 +93,16 @@ class Collector:
 
     def collect(self, grace: float = GRACE_DEFAULT) -> Plan:
         """Announce, wait, look again, delete. Returns what was deleted."""
+        dead = self._announced_by_the_dead()  # before listing: what they left is then among our candidates
         plan = self.plan()
         if not plan.objects and not plan.expired:
-            self._withdraw_dead()
+            self._withdraw(dead)
             return plan
         now = self._repo.seams.clock.now()
         run = self._repo.seams.ids.execution()
         announce(self._repo.objects, Condemned(run, self._repo.seams.owner(), now, (*plan.expired, *plan.dropped)))
+        if plan.expired or plan.dropped:
+            self._take_numbers(run)
         self._repo.seams.clock.sleep(grace)
         second = self._judge(plan.objects)
         # What expires only now was never announced, so nobody was warned off it: the next collection takes it.
@@ -114,15 +117,40 @@ class Collector:
         for start in range(0, len(final.objects), _DELETE_BATCH):
             with DELETE:
                 self._repo.objects.delete(info.key for info in final.objects[start : start + _DELETE_BATCH])
-        withdraw(self._repo.objects, run)
-        self._withdraw_dead()
+        self._withdraw([run, *dead])
         return final
 
-    def _withdraw_dead(self) -> None:
-        """Lists of collections that were killed. Only with proof: a paused one may still go on to delete."""
-        for other in announced(self._repo.objects):
-            if self._repo.seams.proven_dead(other.owner):
-                withdraw(self._repo.objects, other.run)
+    def _take_numbers(self, run: str) -> None:
+        """Whoever looked at the announcements too early loses its write, looks again, and sees ours (D3).
+
+        Tags cannot be moved, and a deleted name is reserved before it is created again: there is nothing to take.
+        """
+        for name in self._repo.branch_log.names():
+            self._take_number(self._repo.branch_log, name, run)
+        for name in self._repo.tag_log.names():
+            last = self._repo.tag_log.last(name)
+            if last is not None and last.op is Op.RESERVE:
+                self._take_number(self._repo.tag_log, name, run)
+
+    def _take_number(self, log: RefLog, name: str, run: str) -> None:
+        while True:
+            last = log.last(name)
+            if last is None or last.op is Op.DELETE:
+                return
+            op = Op.DELETE if last.commit is None else Op.RESERVE  # a reservation left behind ends here
+            seams = self._repo.seams
+            entry = RefEntry(last.seq + 1, op, last.commit, run, seams.actor(), seams.clock.now(), note=f"gc {run}")
+            if log.append(name, entry):
+                return
+
+    def _announced_by_the_dead(self) -> list[str]:
+        """Collections that were killed. Only with proof: a paused one may still go on to delete."""
+        seams = self._repo.seams
+        return [other.run for other in announced(self._repo.objects) if seams.proven_dead(other.owner)]
+
+    def _withdraw(self, runs: Iterable[str]) -> None:
+        for run in runs:
+            withdraw(self._repo.objects, run)
 
     def _candidates(self) -> Iterator[ObjectInfo]:
         for prefix in ("files/", "datasets/", "trees/", "commits/"):
@@ -223,10 +251,13 @@ class Roots:
 
 
 def _kept(repo: NativeRepository, log: RefLog, name: str, retention: Retention) -> Iterator[Commit]:
+    """Where the branch is, and where its last moves led."""
     last = log.last(name)
-    if last is None:
-        return
-    for entry in log.entries(name, max(0, last.seq - retention.keep), last.seq):
+    moves, seq = 0, last.seq if last else 0
+    while last is not None and seq > 0 and moves < retention.keep:
+        entry = log.entry(name, seq)
+        moves += entry.op in CHANGES_HEAD
+        seq -= 1
         if entry.commit is not None:
             try:
                 yield repo.commit(entry.commit)

@@ -58,6 +58,12 @@ ENTRY = {
         before="no outcome yet; the next attempt runs the body again",
         after="the outcome stands: the next attempt adopts it",
     ),
+    Op.RESERVE: failpoints.effect(
+        "entry.reserve",
+        "the ref entry that only takes a number, before a ref is pointed at an old commit or a collection deletes",
+        before="nothing happened",
+        after="a number is taken; the branch or tag is where it was, or does not exist yet",
+    ),
     Op.DELETE: failpoints.effect(
         "entry.delete",
         "the ref entry that deletes a branch or tag",

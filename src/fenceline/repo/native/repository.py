@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import heapq
 import json
@@ -373,18 +374,30 @@ def external_etag(path: str) -> str:
     return f"etag:{found.st_mtime_ns:x}-{found.st_size:x}"
 
 
-def _external_pieces(entry: Entry) -> Iterator[bytes]:
+def external_file(entry: Entry) -> str:
+    """Where data registered in place lies. It is looked at first: it is not ours, and may be gone or changed."""
     path = external_path(entry.address)
-    try:
+    with _reading(entry):
         if external_etag(path) != entry.checksum:
             raise ObjectDamaged(
                 f"{entry.path}: {entry.address} was changed since it was registered in place",
                 hint="register it again with tx.import_in_place",
                 address=entry.address,
             )
-        with open(path, "rb") as file:
-            while piece := file.read(CHUNK):
-                yield piece
+    return path
+
+
+def _external_pieces(entry: Entry) -> Iterator[bytes]:
+    path = external_file(entry)
+    with _reading(entry), open(path, "rb") as file:
+        while piece := file.read(CHUNK):
+            yield piece
+
+
+@contextlib.contextmanager
+def _reading(entry: Entry) -> Iterator[None]:
+    try:
+        yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ObjectMissing(
             f"{entry.path}: {entry.address} is gone; it was registered in place and is not ours to keep",
