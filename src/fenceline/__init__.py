@@ -25,6 +25,8 @@ from fenceline.errors import (
     RecoveryError,
     StoreError,
 )
+from fenceline.pipeline.dsl import Run, Step, pipeline
+from fenceline.rehearsing import try_task
 from fenceline.repo.model import Commit, Dataset, Entry, Head, RefEntry
 from fenceline.repo.native.gc import Retention
 from fenceline.task.contract import TaskDefinition, task
@@ -40,11 +42,13 @@ from fenceline.task.guard import (
     require_schema,
     require_unique,
 )
+from fenceline.task.rehearsal import Rehearsal
 from fenceline.task.result import TaskFailed, TaskResult, TaskTerminalError
 from fenceline.task.spec import PublishBudget, TaskControls, WorkspaceSpec
 from fenceline.task.workspaces import Workspace
 from fenceline.txn.transaction import Transaction, TransactionResult
 from fenceline.txn.upload import ProgressEvent
+from fenceline.views import CommitView
 
 if TYPE_CHECKING:
     from fenceline.spark.workspace import SparkWorkspace
@@ -63,6 +67,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Commit",
+    "CommitView",
     "ConfigError",
     "ConflictError",
     "ContractError",
@@ -82,9 +87,12 @@ __all__ = [
     "PublishConflict",
     "RecoveryError",
     "RefEntry",
+    "Rehearsal",
     "Repository",
     "Retention",
+    "Run",
     "SparkWorkspace",
+    "Step",
     "StoreError",
     "TaskControls",
     "TaskDefinition",
@@ -99,6 +107,7 @@ __all__ = [
     "expect",
     "forbid_glob",
     "open_repository",
+    "pipeline",
     "require_dir",
     "require_file",
     "require_glob",
@@ -107,4 +116,5 @@ __all__ = [
     "require_schema",
     "require_unique",
     "task",
+    "try_task",
 ]

@@ -27,6 +27,7 @@ from fenceline.txn.intent import DEFAULT_LEASE, IntentStore, Record
 from fenceline.txn.recover import Sweeper, Swept
 from fenceline.txn.transaction import OnConflict, Transaction, TransactionResult
 from fenceline.txn.upload import Progress, ProgressEvent
+from fenceline.views import CommitView, nothing_at
 
 Mode = Literal["r", "rw"]
 SWEEP_INTERVAL = 10.0
@@ -144,16 +145,17 @@ class Repository:
         """The commit that a ref names: a branch, tag or commit id, `main~3`, `main@12`."""
         return self._native.resolve(ref)
 
+    def at(self, ref: str = DEFAULT_BRANCH) -> CommitView:
+        """The repository as it is at the commit that a ref names now: for notebooks, Spark and other engines."""
+        return CommitView(self._native, ref, self._mode == "rw")
+
     def list(self, ref: str, prefix: str = "") -> Iterator[Entry]:
         """Files and datasets below a directory, with the part files of datasets."""
-        return self._native.entries(self._native.resolve(ref), prefix)
+        return self.at(ref).list(prefix)
 
     def stat(self, ref: str, path: str) -> Entry:
         """The file or dataset at a path."""
-        found = self._native.find(self._native.resolve(ref), path)
-        if found is None:
-            raise NotFound(f"there is no {path!r} in {ref}", hint=f"fenceline ls {ref} lists what is there", path=path)
-        return found
+        return self.at(ref).stat(path)
 
     def read(self, ref: str, path: str) -> bytes:
         """A file's bytes, checked against their checksum."""
@@ -167,9 +169,7 @@ class Repository:
         """Copy a file, or a directory with all below it, to the local disk; returns the number of files."""
         entries = [e for e in self.list(ref, path) if e.address]
         if not entries:
-            raise NotFound(
-                f"there is nothing at {path!r} in {ref}", hint=f"fenceline ls {ref} lists what is there", path=path
-            )
+            raise nothing_at(path, ref)
         root = path.strip("/")
         total = sum(e.size for e in entries)
 
@@ -271,11 +271,15 @@ class Repository:
         actor: str | None = None,
         message: str = "",
         strategy: Strategy | None = None,
+        key: str | None = None,
     ) -> TransactionResult:
-        """Three-way merge as one commit with two parents. All conflicts are raised together as `MergeConflict`."""
+        """Three-way merge as one commit with two parents. All conflicts are raised together as `MergeConflict`.
+
+        The same `key` never applies twice on a branch: the earlier merge is reported, whatever became of the source.
+        """
         self._writable("merge")
         combiner = Combiner(self._native, self._intents, self._refs)
-        return combiner.merge(source, into, actor or self._native.seams.actor(), message, strategy)
+        return combiner.merge(source, into, actor or self._native.seams.actor(), message, strategy, key)
 
     def revert(
         self, ref: str, branch: str = DEFAULT_BRANCH, *, actor: str | None = None, message: str = ""

@@ -14,8 +14,8 @@ its environment, several separated by ``;``::
 
 `crash` is a real SIGKILL, `pause` a real SIGSTOP (wake it with SIGCONT), `error` fails as the disk would with the
 given errno (``error:ENOSPC``; EIO without one): before the effect as not applied, after it as an unknown outcome;
-``@n`` acts at the n-th hit only. ``FENCELINE_FAILPOINTS_LOG`` names a file to
-which every hit point is appended, for the census.
+``@n`` acts at the n-th hit only. ``FENCELINE_FAILPOINTS_LOG`` names a file to which every hit point is appended, for
+the census. ``FENCELINE_FAILPOINTS_ONCE`` names a directory: of all processes that share it, each point acts in one.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fenceline.errors import ConfigError, OutcomeUnknown, store_error
 
 ENV = "FENCELINE_FAILPOINTS"
 LOG_ENV = "FENCELINE_FAILPOINTS_LOG"
+ONCE_ENV = "FENCELINE_FAILPOINTS_ONCE"
 
 
 class Effect:
@@ -96,6 +97,7 @@ def _parse(text: str) -> dict[str, _Action]:
 
 _actions = _parse(os.environ.get(ENV, ""))
 _log = os.environ.get(LOG_ENV)
+_once = os.environ.get(ONCE_ENV)
 _switched_on = bool(_actions or _log)
 
 
@@ -109,6 +111,8 @@ def _hit(point: str) -> None:
     action.hits += 1
     if action.nth is not None and action.hits != action.nth:
         return
+    if _once and not _first_to_claim(point, _once):
+        return
     if action.verb == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     elif action.verb == "pause":
@@ -118,3 +122,13 @@ def _hit(point: str) -> None:
         if point.endswith(".after"):
             raise OutcomeUnknown(f"injected at failpoint {point}: {os.strerror(code)}")
         raise store_error(OSError(code, os.strerror(code)), f"at failpoint {point}")
+
+
+def _first_to_claim(point: str, directory: str) -> bool:
+    """Whether no other process has acted at this point yet; the file says which one did."""
+    try:
+        with open(os.path.join(directory, point), "x", encoding="utf-8") as claim:
+            claim.write(str(os.getpid()))
+    except FileExistsError:
+        return False
+    return True

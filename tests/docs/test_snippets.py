@@ -182,10 +182,11 @@ def run_python(block: Block, names: dict[str, Any], expected: Block | None, wher
 
 
 def _page(page: Path) -> ParameterSet:
-    """Each command is a process of its own: pages with many of them are slow."""
+    """Each command is a process of its own: pages with many of them are slow, and so are those that start Spark."""
     shell = [block.text for block in blocks(page.read_text()) if block.language in ("bash", "console")]
     starts = len(re.findall(r"\bfenceline [a-z]+", "".join(shell)))
-    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if starts > 8 else [])
+    slow = starts > 8 or re.search(r"SparkWorkspace|\.spark\(", "".join(shell))
+    return pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.slow] if slow else [])
 
 
 @pytest.mark.parametrize("page", [_page(page) for page in PAGES])

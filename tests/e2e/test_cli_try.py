@@ -114,3 +114,65 @@ def test_several_tasks_need_a_name(module: Path, root: Path) -> None:
 def test_check_lists_the_tasks_of_a_module(module: Path) -> None:
     told = json.loads(invoke("check", module, "--json"))
     assert [task["name"] for task in told["tasks"]] == ["demo.write", "demo.count"]
+
+
+FAILING = """
+from pathlib import Path
+from pydantic import BaseModel
+import fenceline as fl
+
+class Params(BaseModel, extra="forbid"):
+    how: str
+
+class Result(BaseModel):
+    pass
+
+def only_input(view):
+    if view.is_dir("unreadable"):
+        raise OSError("the disk failed")
+
+SPEC = fl.WorkspaceSpec(pre=[only_input], post=[fl.require_file("o")])
+
+@fl.task(name="demo.fail", owner="data@example.com", workspace=SPEC)
+def fail(workspace: Path, params: Params) -> Result:
+    if params.how == "failed":
+        raise fl.TaskFailed("no rows today")
+    if params.how == "terminal":
+        raise fl.TaskTerminalError("there will never be rows")
+    return Result()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "code"),
+    [
+        ("failed", "FAILED", "task.failed"),
+        ("terminal", "FAILED_WITH_TERMINAL_ERROR", "task.terminal"),
+        ("guard", "FAILED", "guard.violations"),
+    ],
+)
+def test_an_attempt_that_fails_exits_alike_dry_or_not(
+    tmp_path: Path, root: Path, how: str, status: str, code: str
+) -> None:
+    module = tmp_path / f"tasks_{uuid4().hex}.py"
+    module.write_text(FAILING)
+    given = ("try", f"{module}:fail", "--repo", root, "--json", "--params", json.dumps({"how": how}))
+    told = json.loads(invoke(*given, code=9))
+    assert (told["status"], told["code"]) == (status, code)
+    dry = CliRunner().invoke(app, [*map(str, given), "--dry-run"])
+    assert (dry.exit_code, json.loads(dry.stderr)["code"]) == (9, code)
+
+
+def test_a_pre_guard_that_could_not_run_is_retried_and_one_that_is_violated_is_not(tmp_path: Path, root: Path) -> None:
+    module = tmp_path / f"tasks_{uuid4().hex}.py"
+    module.write_text(FAILING.replace("pre=[only_input]", 'pre=[only_input, fl.forbid_glob("unwanted")]'))
+    given = ("try", f"{module}:fail", "--repo", root, "--json", "--params", '{"how": "failed"}')
+    repo = fl.open_repository(root)
+    with repo.transaction() as tx:
+        tx.write("unreadable/a", "1")
+    told = json.loads(invoke(*given, code=9))
+    assert (told["status"], told["code"]) == ("FAILED", "guard.did_not_run")
+    with repo.transaction() as tx:
+        tx.write("unwanted", "1")
+    told = json.loads(invoke(*given, code=9))
+    assert (told["status"], told["code"]) == ("FAILED_WITH_TERMINAL_ERROR", "guard.violations")

@@ -1,7 +1,7 @@
-"""kill -9 around every durable effect of a task with a real Spark body, then a retry: published once, nothing left.
+"""Tasks with a real Spark body, in processes that are killed and stopped: published once, nothing left.
 
-Each kill costs two Spark sessions, so the normal run takes the points where the outcome changes; the full form is
-`FENCELINE_KILLS=full pytest tests/e2e/test_spark_attempts.py`.
+The processes share one warm JVM, so a kill costs seconds. The normal run takes the points where the outcome changes;
+FENCELINE_KILLS=full takes every effect, each time it happens.
 """
 
 from __future__ import annotations
@@ -11,54 +11,94 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fenceline as fl
-from fenceline import failpoints
 
 PROTOCOL = Path(__file__).parents[1] / "protocol"
 sys.path.insert(0, str(PROTOCOL))
 
 from file_orchestrator import FileOrchestrator  # noqa: E402
-from harness import assert_sound, environment  # noqa: E402
+from harness import Paused, assert_sound, environment  # noqa: E402
 
-WORKER = Path(__file__).parent / "spark_worker.py"
-POINTS_THAT_MATTER = ["intent.declare.after", "verdict.seal.before", "verdict.seal.after", "entry.publish.after"]
+HERE = Path(__file__).parent
+DECISIVE = (
+    *("stage.file.before@1", "stage.file.before@2", "verdict.seal.before@1", "verdict.seal.after@1"),
+    *("entry.publish.before@1", "entry.publish.after@1", "record.create.before@1", "intent.remove.before@1"),
+)
+"""Before the datasets and between them, around the seal, around the publication, and behind it."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def jvm() -> Iterator[dict[str, str]]:
+    """What a process needs to attach to the shared JVM, as environment variables."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, str(HERE / "spark_jvm.py")], **pipes) as host:
+        assert host.stdout is not None
+        said = host.stdout.readline()
+        yield json.loads(said)
+        host.communicate(timeout=60)  # ends its input, and so itself
 
 
 class Stage:
-    def __init__(self, directory: Path) -> None:
+    """A repository with one step to run on it, attempt by attempt."""
+
+    def __init__(self, directory: Path, jvm: dict[str, str]) -> None:
         directory.mkdir(parents=True)
-        self.root, self.file = directory / "repo", directory / "orchestrator.json"
-        head = fl.open_repository(self.root, create=True).head("main").commit.id
-        place = {"repository": "r", "branch": "main", "ref_type": "commit", "ref": head}
+        self.root, self.file, self._jvm = directory / "repo", directory / "orchestrator.json", jvm
+        self.input = fl.open_repository(self.root, create=True).head("main").commit.id
+        place = {"repository": "r", "branch": "main", "ref_type": "commit", "ref": self.input}
         self.orchestrator = FileOrchestrator.scheduled(self.file, {"workspace": place, "params": {}})
 
-    def child(self, points: str = "", log: Path | None = None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(WORKER), str(self.root), str(self.file)]
-        return subprocess.run(command, env=environment(points, log), capture_output=True, text=True, timeout=200)
+    def spawn(
+        self, points: str = "", log: Path | None = None, version: str = "1", own_jvm: bool = False, **env: str
+    ) -> subprocess.Popen[str]:
+        command = [sys.executable, str(HERE / "spark_worker.py"), str(self.root), str(self.file), version]
+        given = {**environment(points, log), **({} if own_jvm else self._jvm), **env}
+        return subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def told(self, points: str = "", log: Path | None = None) -> dict[str, Any]:
-        done = self.child(points, log)
-        assert done.returncode == 0, done.stderr
-        value: dict[str, Any] = json.loads(done.stdout)
+    def killed(self, point: str) -> None:
+        child = self.spawn(f"{point}=crash")
+        _, errors = child.communicate(timeout=200)
+        assert child.returncode == -signal.SIGKILL, f"{point} was not reached: {errors}"
+
+    def told(self, log: Path | None = None, version: str = "1") -> dict[str, Any]:
+        child = self.spawn(log=log, version=version)
+        out, errors = child.communicate(timeout=200)
+        assert child.returncode == 0, errors
+        value: dict[str, Any] = json.loads(out)
         return value
+
+    def retry(self, version: str = "1") -> dict[str, Any]:
+        self.orchestrator.retry()
+        return self.told(version=version)
+
+    def paused(self, point: str) -> Paused:
+        """A process that stopped itself there with SIGSTOP."""
+        paused = Paused(self.spawn(f"{point}=pause"))
+        paused.wait_until_stopped()
+        return paused
 
     @property
     def runs(self) -> int:
         return len((self.file.parent / "runs").read_text().split())
 
 
-def check(stage: Stage) -> None:
-    """The right rows, one publication, nothing left behind."""
+def check(stage: Stage, publications: int = 1) -> None:
+    """The right rows, published once, nothing left behind."""
     repo = fl.open_repository(stage.root)
     assert list(repo.intents()) == []
-    assert [str(e.op) for e in repo.entries("main") if e.step and e.op == "publish"] == ["publish"]
-    plays = repo.stat("main", "features/plays").dataset
-    days = repo.stat("main", "features/days").dataset
+    moves = [e for e in repo.entries("main") if e.step and e.op in ("publish", "relocate")]
+    assert len(moves) == publications
+    plays, days = (repo.stat("main", path).dataset for path in ("features/plays", "features/days"))
     assert plays is not None
     assert days is not None
     assert (plays.rows, days.rows) == (1000, 2)
@@ -67,29 +107,98 @@ def check(stage: Stage) -> None:
     assert_sound(repo)
     on_disk = set((stage.root / "datasets").rglob("*.parquet"))
     live = {stage.root / e.address for e in repo.list("main") if e.address}
-    assert on_disk == live, "after recover and gc no part file is left that nothing reaches"
+    assert publications > 1 or on_disk == live, "after recover and gc no part file is left that nothing reaches"
 
 
-def points(tmp_path: Path) -> list[str]:
-    if os.environ.get("FENCELINE_KILLS") != "full":
-        return POINTS_THAT_MATTER
+def passed(log: Path) -> list[str]:
+    """Every point a whole attempt passes, numbered by how often it has been passed."""
+    count: Counter[str] = Counter()
+    found = []
+    for point in log.read_text().split():
+        count[point] += 1
+        found.append(f"{point}@{count[point]}")
+    return found
+
+
+def test_a_spark_attempt_killed_anywhere_is_published_once_by_its_retry(tmp_path: Path, jvm: dict[str, str]) -> None:
     log = tmp_path / "log"
-    Stage(tmp_path / "whole").told(log=log)
-    return list(dict.fromkeys(log.read_text().split()))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_spark_attempt_killed_anywhere_is_published_once_by_its_retry(tmp_path: Path) -> None:
-    assert set(POINTS_THAT_MATTER) <= {p for e in failpoints.effects().values() for p in (e.before, e.after)}
-    for number, point in enumerate(points(tmp_path)):
-        stage = Stage(tmp_path / f"{number}")
-        killed = stage.child(f"{point}@1=crash")
-        assert killed.returncode == -signal.SIGKILL, f"{point} was not reached: {killed.stderr}"
-        stage.orchestrator.retry()
-        told = stage.told()
+    assert Stage(tmp_path / "whole", jvm).told(log=log)["status"] == "COMPLETED"
+    order = passed(log)
+    assert set(DECISIVE) <= set(order)
+    seal = order.index("verdict.seal.after@1")
+    sealed = max(n for n, point in enumerate(order[:seal]) if point.startswith("disk.link.after"))  # in effect
+    for point in order if os.environ.get("FENCELINE_KILLS") == "full" else DECISIVE:
+        stage = Stage(tmp_path / point, jvm)
+        stage.killed(point)
+        told = stage.retry()
         assert told["status"] == "COMPLETED", (point, told)
         assert told["output"]["result"] == {"rows": 1000}
-        if point in ("verdict.seal.after", "entry.publish.after"):
-            assert stage.runs == 1, "after a kill behind the seal the body does not run again"
+        behind = order.index(point) >= sealed
+        assert stage.runs == (1 if behind else 2), f"{point}: behind the seal the body does not run again"
         check(stage)
+
+
+def test_a_driver_killed_while_its_job_runs(tmp_path: Path, jvm: dict[str, str]) -> None:
+    """With a JVM of its own, which dies with it and takes the job along."""
+    stage = Stage(tmp_path / "stage", jvm)
+    marker = tmp_path / "marker"
+    child = stage.spawn(own_jvm=True, FENCELINE_TEST_HANG=str(marker))
+    until(marker.exists, child)
+    child.kill()
+    child.communicate()
+    until(lambda: not Path(f"/proc/{marker.read_text()}").exists())
+    assert [intent.state for intent in fl.open_repository(stage.root, sweep=False).intents()] == ["open"]
+    assert stage.retry()["status"] == "COMPLETED"
+    assert stage.runs == 2
+    check(stage)
+
+
+def until(holds: Any, child: subprocess.Popen[str] | None = None) -> None:
+    end = time.monotonic() + 120
+    while not holds():
+        assert child is None or child.poll() is None, child.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_zombie_with_a_spark_body_wakes_after_its_retry(tmp_path: Path, jvm: dict[str, str]) -> None:
+    """INV-8: stopped after its last fence; the retry resumes what it sealed; awake again it changes nothing."""
+    stage = Stage(tmp_path / "stage", jvm)
+    zombie = stage.paused("entry.publish.before@1")
+    try:
+        assert stage.retry()["status"] == "COMPLETED"
+        before = [e.seq for e in fl.open_repository(stage.root, sweep=False).entries("main")]
+        assert zombie.wake()["accepted"] is False
+    finally:
+        zombie.kill()
+    assert [e.seq for e in fl.open_repository(stage.root, sweep=False).entries("main")] == before
+    assert stage.runs == 1, "the retry resumed the sealed commit"
+    check(stage)
+
+
+def test_a_zombie_that_slept_between_its_writes(tmp_path: Path, jvm: dict[str, str]) -> None:
+    """Newer code has published meanwhile. What it goes on to write is never seen, and does not stay."""
+    stage = Stage(tmp_path / "stage", jvm)
+    zombie = stage.paused("stage.file.after@1")
+    try:
+        assert stage.retry(version="2")["status"] == "COMPLETED"
+        head = fl.open_repository(stage.root, sweep=False).head("main").commit.id
+        woken = zombie.wake()
+    finally:
+        zombie.kill()
+    assert (woken["status"], woken["code"], woken["accepted"]) == ("FAILED", "fence.stale_attempt", False)
+    assert fl.open_repository(stage.root, sweep=False).head("main").commit.id == head
+    assert stage.runs == 2
+    check(stage)
+
+
+def test_old_code_that_published_and_slept_is_replaced(tmp_path: Path, jvm: dict[str, str]) -> None:
+    stage = Stage(tmp_path / "stage", jvm)
+    zombie = stage.paused("entry.publish.after@1")
+    try:
+        assert stage.retry(version="2")["status"] == "COMPLETED"
+        assert zombie.wake()["accepted"] is False
+    finally:
+        zombie.kill()
+    assert fl.open_repository(stage.root).head("main").commit.parents == (stage.input,)
+    check(stage, publications=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from fenceline.task.guard import require_file
 from fenceline.task.orchestrator import HandedOut
 from fenceline.task.result import Phase, TaskFailed, TaskResult, TaskTerminalError
 from fenceline.task.spec import WorkspaceSpec
+from fenceline.testing import HandClock
 from fenceline.testing.orchestrator import MemoryOrchestrator, ScheduledStep
+from fenceline.txn.trying import Try
 
 Body = Callable[[Path], None]
 
@@ -311,6 +313,48 @@ def test_a_lost_lease_publishes_nothing(world: World) -> None:
     assert result.code == "fence.stale_attempt"
     assert "out.txt" not in content(world.repo)
     assert list(world.repo.intents()) == []
+
+
+@pytest.mark.parametrize("slow", [Phase.STAGE, Phase.PUBLISH])
+def test_what_takes_longer_than_its_budget_publishes_nothing(world: World, slow: Phase) -> None:
+    """Out of time before the seal: cancelled. After it: the next attempt resumes what was sealed."""
+    clock = HandClock()
+    budget = fl.PublishBudget(stage_timeout_seconds=30, confirm_timeout_seconds=20)
+
+    @task(name="build", owner="data@example.com", version="1", workspace=WorkspaceSpec(), budget=budget)
+    def build(workspace: Path, params: Params) -> Result:
+        world.runs += 1
+        (workspace / "out.txt").write_text("out")
+        return Result(rows=world.runs)
+
+    phases: list[Phase] = []
+    step = world.schedule()
+    attempt = world.orchestrator.take(step)
+    ask = world.repo.native.branch_log.last
+
+    def dawdle(name: str) -> Any:
+        if phases and phases[-1] is slow:
+            clock.sleep(31)
+        return ask(name)
+
+    original = Try.complete
+
+    def complete(self: Try, *given: Any, **more: Any) -> Any:
+        if slow is Phase.STAGE:
+            clock.sleep(31)
+        return original(self, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.repo.native.branch_log, "last", dawdle)
+        patch.setattr(Try, "complete", complete)
+        runner = world.runner(on_phase=phases.append, seams=replace(world.repo.native.seams, clock=clock))
+        result = runner.run(build, attempt)
+    assert (result.status, result.code) == ("FAILED", "task.publish_timeout")
+    assert "out.txt" not in content(world.repo)
+    world.orchestrator.retry(step)
+    assert ref_of(world.run(build, step)) == world.repo.head("main").commit.id
+    assert world.runs == (2 if slow is Phase.STAGE else 1)
+    assert_sound(world.repo)
 
 
 def test_two_pipelines_on_one_branch_end_with_one_winner(world: World) -> None:

@@ -1,6 +1,7 @@
 """One Spark session for the whole run, and attempts made by hand.
 
-FENCELINE_TEST_MASTER runs the same tests elsewhere than in this process's JVM: test_cluster.py does.
+FENCELINE_TEST_MASTER runs the same tests elsewhere than in this process's JVM, as test_spark_cluster.py and
+test_spark_connect.py do.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="session")
 def settings() -> SparkSettings:
     quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
-    return SparkSettings(master=MASTER, conf={**quick, "spark.sql.shuffle.partitions": "2", **CONF})
+    ours = {} if MASTER.startswith("sc://") else quick  # a server has its own
+    return SparkSettings(master=MASTER, conf={**ours, "spark.sql.shuffle.partitions": "2", **CONF})
 
 
 @pytest.fixture(scope="session")

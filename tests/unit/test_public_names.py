@@ -11,6 +11,7 @@ from fenceline import errors
 
 PUBLIC = [
     "Commit",
+    "CommitView",
     "ConfigError",
     "ConflictError",
     "ContractError",
@@ -30,9 +31,12 @@ PUBLIC = [
     "PublishConflict",
     "RecoveryError",
     "RefEntry",
+    "Rehearsal",
     "Repository",
     "Retention",
+    "Run",
     "SparkWorkspace",
+    "Step",
     "StoreError",
     "TaskControls",
     "TaskDefinition",
@@ -47,6 +51,7 @@ PUBLIC = [
     "expect",
     "forbid_glob",
     "open_repository",
+    "pipeline",
     "require_dir",
     "require_file",
     "require_glob",
@@ -55,6 +60,7 @@ PUBLIC = [
     "require_schema",
     "require_unique",
     "task",
+    "try_task",
 ]
 
 

@@ -10,17 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from fenceline.api import Repository
+from fenceline.cli.failure import FAILED_ATTEMPT
 from fenceline.cli.opening import writing
 from fenceline.cli.options import Json, Repo
 from fenceline.cli.output import Column, emit, fields, remark, say, table
 from fenceline.errors import ContractError
-from fenceline.task.attempt import AttemptRunner, Rehearsal
+from fenceline.task.attempt import AttemptRunner
 from fenceline.task.by_hand import ByHand, handed_out
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.loading import load
+from fenceline.task.rehearsal import Rehearsal
 from fenceline.task.result import Phase, TaskResult
-
-FAILED_ATTEMPT = 9
 
 TaskReference = Annotated[
     str, typer.Argument(metavar="MODULE:TASK", help="package.module:task, or path/to/file.py:task.")

@@ -29,8 +29,9 @@ from fenceline.repo.merge import Conflict
 JSON_MODE = "fenceline.json"
 
 UNKNOWN_OUTCOME = 8
+FAILED_ATTEMPT = 9
 PROBLEMS_FOUND = 10
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 BROKEN_PIPE = 141
 
 EXIT_CODES: dict[int, str] = {
@@ -43,10 +44,11 @@ EXIT_CODES: dict[int, str] = {
     6: "store: the disk or object store failed, or an object is missing or damaged",
     7: "config: no repository there, a format that is too new, or a file system that cannot be used",
     UNKNOWN_OUTCOME: "outcome unknown: the change may or may not have been published; `fenceline recover` decides it",
-    9: "recovery or guard: the commit may not be built on, or the content breaks a rule",
+    FAILED_ATTEMPT: "recovery, guard, task or run: a commit not to build on, a broken rule, a failed attempt or run",
     PROBLEMS_FOUND: "`fsck` or `doctor` found problems",
-    INTERRUPTED: "interrupted from the keyboard",
+    INTERRUPTED: "interrupted from the keyboard; a run is left to go on with",
     BROKEN_PIPE: "the reader of standard output went away",
+    TERMINATED: "a run was asked to stop by SIGTERM, and is left to go on with",
 }
 
 _CODE_OF_CLASS: tuple[tuple[type[FencelineError], int], ...] = (
@@ -56,7 +58,7 @@ _CODE_OF_CLASS: tuple[tuple[type[FencelineError], int], ...] = (
     (StoreError, 6),
     (ConfigError, 7),
     (RecoveryError, 9),
-    (GuardError, 9),
+    (GuardError, FAILED_ATTEMPT),
 )
 
 
@@ -64,7 +66,9 @@ def exit_code(error: FencelineError) -> int:
     """An unknown outcome comes before the class of the error: a script must not simply try again (INV-3)."""
     if error.outcome is Outcome.UNKNOWN:
         return UNKNOWN_OUTCOME
-    return next((code for kind, code in _CODE_OF_CLASS if isinstance(error, kind)), 1)
+    ended = error.code.startswith(("task.", "run."))  # a task or a run that failed is no defect of ours
+    otherwise = FAILED_ATTEMPT if ended else 1
+    return next((code for kind, code in _CODE_OF_CLASS if isinstance(error, kind)), otherwise)
 
 
 def document(error: FencelineError) -> dict[str, Any]:
@@ -95,6 +99,12 @@ def report(error: FencelineError, as_json: bool) -> None:
 
 class CommandGroup(TyperGroup):
     """Runs commands; turns what they raise into a report and an exit code."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Some commands have names of two words (`runs show`)."""
+        if len(args) > 1 and f"{args[0]} {args[1]}" in self.commands:
+            args = [f"{args[0]} {args[1]}", *args[2:]]
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -11,8 +11,12 @@ import typer
 
 import fenceline
 from fenceline.cli import attempts, care, content, history, refs, tasks
+from fenceline.cli.deploy import deploy
 from fenceline.cli.doctor import doctor
+from fenceline.cli.extract import extract
 from fenceline.cli.failure import CommandGroup
+from fenceline.cli.start import start
+from fenceline.cli.submit import submit
 
 app = typer.Typer(
     name="fenceline",
@@ -27,7 +31,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Content": (care.init, content.put, content.get, content.cat, content.ls, content.rm),
     "History": (history.log, history.show, history.diff),
     "Branches and tags": (refs.branch, refs.tag, refs.merge, refs.revert),
-    "Tasks": (tasks.check, attempts.try_),
+    "Tasks": (tasks.check, attempts.try_, extract),
+    "Conductor": (deploy, start, submit),
     "Care": (care.recover, care.recoveries, care.intents, care.gc, care.fsck, doctor),
 }
 

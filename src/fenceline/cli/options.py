@@ -33,6 +33,15 @@ Json = Annotated[
         help="Print one JSON document; errors as JSON on standard error.",
     ),
 ]
+JsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        callback=_remember,
+        is_eager=True,
+        help="Print a JSON object a line: the events as they come, at last the run; errors as JSON on standard error.",
+    ),
+]
 Actor = Annotated[
     str | None, typer.Option("--actor", help="Who makes the change.", show_default="the current user and host")
 ]

@@ -1,19 +1,14 @@
-"""Whether all that writes for one job writes to one disk: asked before the first write, compared after each."""
+"""Whether all that writes for one job writes to one disk: asked before the first write."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
-from fenceline.errors import ConfigError, ContractError
+from fenceline.errors import ConfigError
 from fenceline.repo.native.local import LocalObjects
 from fenceline.seams import Seams
 from fenceline.spark.session import is_connect, runs_locally
@@ -162,66 +157,3 @@ def _asking(directory: str, token: str, pause: float, stand_back: float) -> Call
         yield pyarrow.RecordBatch.from_pydict({"executor": [executor], "saw": [saw], "wrote": [wrote]})
 
     return ask
-
-
-# --- after a write --------------------------------------------------------------------------------------------------
-
-
-def committed_files(session: SparkSession, job: str) -> int | None:
-    """How many files the committed tasks of a write say they left; None where it cannot be known.
-
-    For formats whose files do not say how many rows they hold.
-    """
-    if is_connect(session):
-        return None
-    java = cast(Any, session)._jsparkSession
-    cast(Any, session.sparkContext)._jsc.sc().listenerBus().waitUntilEmpty()
-    store = java.sharedState().statusStore()
-    executions = store.executionsList()
-    for at in range(executions.size() - 1, -1, -1):
-        execution = executions.apply(at)
-        if job in execution.physicalPlanDescription():
-            values = store.executionMetrics(execution.executionId())
-            return _largest(execution.metrics(), values)
-    return None
-
-
-def _largest(metrics: Any, values: Any) -> int | None:
-    """Replanning leaves more than one metric of that name; those that were not used are absent or 0."""
-    found: list[int] = []
-    for at in range(metrics.size()):
-        metric = metrics.apply(at)
-        value = values.get(metric.accumulatorId()) if metric.name() == "number of written files" else None
-        if value is not None and value.isDefined():
-            found.append(int(value.get().replace(",", "")))
-    return max(found, default=None)
-
-
-# --- modules --------------------------------------------------------------------------------------------------------
-
-
-def ship_module(session: SparkSession, module: ModuleType | str) -> str | None:
-    """Give a task's module to the executors of a cluster, so that functions of it can run there; what was shipped.
-
-    A module inside a package takes its whole package along. What it imports besides must be installed there.
-    """
-    name = module if isinstance(module, str) else module.__name__
-    if name == "__main__" or runs_locally(session):  # functions of a script are shipped by value
-        return None
-    top = name.partition(".")[0]
-    found = importlib.util.find_spec(top)
-    if found is None or found.origin is None:
-        raise ContractError(f"there is no module {name} to ship to executors", hint="import it first")
-    package = found.submodule_search_locations is not None
-    source = Path(found.origin).parent if package else Path(found.origin)
-    path = _zipped(source, top) if package else str(source)
-    if is_connect(session):
-        session.addArtifacts(path, pyfile=True)
-    else:
-        session.sparkContext.addPyFile(path)
-    return path
-
-
-def _zipped(package: Path, name: str) -> str:
-    target = os.path.join(tempfile.mkdtemp(prefix="fenceline-ship-"), name)
-    return shutil.make_archive(target, "zip", root_dir=package.parent, base_dir=package.name)

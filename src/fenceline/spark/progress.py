@@ -30,7 +30,7 @@ class StageProgress:
     failed: int
 
 
-Report = Callable[[StageProgress], None]
+OnProgress = Callable[[StageProgress], None]
 
 
 class Watch:
@@ -50,7 +50,7 @@ class Watch:
 
 
 def watch(
-    session: SparkSession, report: Report, seams: Seams, group: str | None = None, interval: float = INTERVAL
+    session: SparkSession, report: OnProgress, seams: Seams, group: str | None = None, interval: float = INTERVAL
 ) -> Watch:
     """Report stages as they go on, of one job group or of all; each change once, the last state of each included.
 
@@ -83,7 +83,7 @@ def _end(stop: Signal, running: Running) -> None:
 
 
 class _Poller:
-    def __init__(self, context: SparkContext, report: Report, group: str | None) -> None:
+    def __init__(self, context: SparkContext, report: OnProgress, group: str | None) -> None:
         self._tracker = context.statusTracker()
         self._report, self._group = report, group
         self._open: dict[int, StageProgress] = {}
@@ -110,7 +110,7 @@ class _Poller:
         return {stage for job in jobs if job is not None for stage in job.stageIds} - self._done
 
 
-def _of_connect(session: SparkSession, report: Report) -> Watch:
+def _of_connect(session: SparkSession, report: OnProgress) -> Watch:
     seen: dict[int, StageProgress] = {}
 
     def handler(stages: Iterable[Any] | None, **_: object) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, cast
 
-from fenceline.errors import ConfigError, ContractError, FencelineError, NotFound, ObjectDamaged, ObjectMissing
+from fenceline.errors import ConfigError, ContractError, FencelineError, NotFound, ObjectMissing
 from fenceline.repo.model import Commit, Dataset, Entry
 from fenceline.repo.names import check_path, check_prefix
 from fenceline.repo.native.local import LocalObjects
-from fenceline.repo.native.repository import NativeRepository, external_etag, external_path
+from fenceline.repo.native.repository import NativeRepository, external_file
 from fenceline.spark import layout, parts, schemas
 from fenceline.spark.formats import FILE_FORMATS, as_text, check_readable
 from fenceline.spark.settings import LISTED_BY_DRIVER, SERIAL_LISTING
@@ -247,20 +246,7 @@ class Reader:
         """Where a file lies. Data registered in place is looked at: it is not ours, and may have changed."""
         if "://" not in entry.address:
             return self._objects.path(entry.address)
-        path = external_path(entry.address)
-        if not os.path.exists(path):
-            raise ObjectMissing(
-                f"{entry.path}: {entry.address} is gone; it was registered in place and is not ours to keep",
-                hint="put it back, or register it again with tx.import_in_place",
-                address=entry.address,
-            )
-        if external_etag(path) != entry.checksum:
-            raise ObjectDamaged(
-                f"{entry.path}: {entry.address} was changed since it was registered in place",
-                hint="register it again with tx.import_in_place",
-                address=entry.address,
-            )
-        return path
+        return external_file(entry)
 
     # --- shared -----------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ def register(
     how = Write.APPEND if target.mode == "append" else Write.REPLACE
     keys = [f"datasets/{target.dataset_id}/{PART_PREFIX}{outcome.job}/{part.relative}" for part in outcome.parts]
     staging.adopt(keys)
+    staging.bytes += sum(part.size for part in outcome.parts)
     tree.remove(staging, iter(gone))
     for part, key in zip(outcome.parts, keys, strict=True):
         path = f"{target.path}/{PART_PREFIX}{outcome.job}/{part.relative}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,13 @@ from fenceline.repo.names import check_path
 from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.staging import FILE
 from fenceline.seams import Seams
-from fenceline.spark import formats, parts, schemas, target
-from fenceline.spark.checks import committed_files, ensure_shared
+from fenceline.spark import formats, parts, reports, schemas, target
+from fenceline.spark.checks import ensure_shared
 from fenceline.spark.modes import Mode, ReplaceWhere, check_mode
 from fenceline.spark.reader import Reader
-from fenceline.spark.replacing import Replacement, plan_replacement
-from fenceline.spark.session import job_group, runs_locally
+from fenceline.spark.replacing import plan_replacement
+from fenceline.spark.reports import Report
+from fenceline.spark.session import is_connect, job_group
 from fenceline.spark.target import Outcome, Target
 from fenceline.txn.trying import Try
 
@@ -80,9 +81,10 @@ class Writer:
         replacing = plan_replacement(self._reader, aim.path, frame, mode) if isinstance(mode, ReplaceWhere) else None
         ensure_shared(self._session, self._objects, self._seams)
         job = self.begin(aim)
-        rows, incoming = self._run(aim, replacing.frame if replacing else frame, job, given, replacing)
-        found = self._settled(aim, job, rows, given)
-        outcome = Outcome(job, found, schemas.dump(schema), rows)
+        said = self._run(aim, replacing.frame if replacing else frame, job, given)
+        incoming = replacing.incoming() if replacing else said.rows
+        found = self._settled(aim, job, said, given)
+        outcome = Outcome(job, found, schemas.dump(schema), said.rows)
         if replacing is not None:
             outcome = replace(outcome, replaced=replacing.files, seen=replacing.seen)
         self.register(aim, outcome, None if replacing is None else incoming - replacing.matching)
@@ -149,43 +151,33 @@ class Writer:
 
     # --- the job ----------------------------------------------------------------------------------------------------
 
-    def _run(
-        self, aim: Target, df: DataFrame, job: str, given: Mapping[str, str], replacing: Replacement | None
-    ) -> tuple[int, int]:
-        """Run it; the rows it wrote, and of those the frame's own."""
-        from pyspark.sql import Observation, functions
-
-        seen = Observation(f"fenceline-{job}")
-        observed = df.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+    def _run(self, aim: Target, df: DataFrame, job: str, given: Mapping[str, str]) -> Report:
+        """Run it; what Spark says that it wrote."""
+        description = f"fenceline: write {aim.path} ({job})"
+        frame, told = _counted(df, job) if is_connect(self._session) else (df, None)
         options = {**formats.with_defaults(aim.format, {**aim.options, **given}), **_COMMITTER}
-        writer = observed.write.format(aim.format).options(**options).mode("error")
+        writer = frame.write.format(aim.format).options(**options).mode("error")
         if aim.partition_by:
             writer = writer.partitionBy(*aim.partition_by)
-        with job_group(self._session, self.group, f"fenceline: write {aim.path}"), FILE:
+        with job_group(self._session, self.group, description), FILE:
             writer.save("file://" + self.directory(aim, job))
-        rows = int(seen.get["rows"])
-        if replacing is None:
-            return rows, rows
-        return rows, replacing.incoming()
+        return told() if told else reports.written(self._session, description, self._seams)
 
-    def _settled(self, aim: Target, job: str, rows: int, given: Mapping[str, str]) -> list[parts.Part]:
+    def _settled(self, aim: Target, job: str, said: Report, given: Mapping[str, str]) -> list[parts.Part]:
         """The part files, compared with what the job said. Executors that write elsewhere also report success."""
         directory = self.directory(aim, job)
         found = parts.settle(directory)
         if any(":" in part.relative for part in found):
             raise ContractError(f"{aim.path}: a part file has ':' in its name", hint="Spark could not read it again")
         if any(name.lower().startswith("parquet.encryption") for name in given):
-            return found  # their footers are not ours to read
-        there = parts.rows_in(self._seams, aim.format, [f"{directory}/{part.relative}" for part in found])
-        if there is None and not runs_locally(self._session):
-            said = committed_files(self._session, job)
-            short = (rows > 0 and not found) or (said is not None and said > len(found))
+            there = None  # their footers are not ours to read
         else:
-            short = (rows > 0 and not found) if there is None else there != rows
-        if short:
+            there = parts.rows_in(self._seams, aim.format, [f"{directory}/{part.relative}" for part in found])
+        short = len(found) < said.files or (said.rows > 0 and not found)
+        if short or there not in (None, said.rows):
             held = "" if there is None else f" with {there} rows"
             raise StoreError(
-                f"{aim.path}: the job wrote {rows} rows, but there are {len(found)} files{held} in {directory}",
+                f"{aim.path}: the job wrote {said.rows} rows, but there are {len(found)} files{held} in {directory}",
                 hint="nothing was registered. All executors and the driver must write to the same disk",
             )
         return found
@@ -222,3 +214,12 @@ class Writer:
             return before.rows + outcome.rows
         lost = parts.rows_in(self._seams, before.format, [self._objects.path(entry.address) for entry in gone])
         return None if lost is None else before.rows - lost + outcome.rows
+
+
+def _counted(df: DataFrame, job: str) -> tuple[DataFrame, Callable[[], Report]]:
+    """A frame that counts its rows as they pass: behind Connect there is no other way. Its files are not counted."""
+    from pyspark.sql import Observation, functions
+
+    seen = Observation(f"fenceline-{job}")
+    observed = df.observe(seen, functions.count(functions.lit(1)).alias("rows"))
+    return observed, lambda: Report(int(seen.get["rows"]), 0)

@@ -7,25 +7,29 @@ Confirm (with the second attempt fence) → COMPLETED → cleanup.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from fenceline.errors import ContractError, FencelineError, OutcomeUnknown, PublishFenceError, StoreError
+from fenceline.errors import FencelineError, OutcomeUnknown, PublishFenceError, StoreError
 from fenceline.repo.merge import Unit
 from fenceline.repo.model import Commit
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.contract import TaskDefinition
+from fenceline.task.given import WorkspaceInput, chosen, validate
+from fenceline.task.guard import GuardViolations
 from fenceline.task.lease import Lease
 from fenceline.task.observe import OUTCOME_OF_ENTRY, Observation, observed, outcome_of_error
 from fenceline.task.orchestrator import HandedOut, Orchestrator, attempt_fence
+from fenceline.task.rehearsal import Rehearsal
 from fenceline.task.result import Phase, TaskResult, secrets_of, status_of
 from fenceline.task.spaces import Space, open_space
+from fenceline.task.spending import Spending
 from fenceline.txn.explain import aborted_by_sweep, refusal, unknown
 from fenceline.txn.intent import DEFAULT_LEASE, Intent, IntentStore, Verdict
 from fenceline.txn.publish import Candidate, Confirmed, Overlap, Refused, confirm, look_back_step
@@ -33,23 +37,13 @@ from fenceline.txn.step import Resumable, finish_resumed, resumable, step_txn
 from fenceline.txn.trying import Try
 
 if TYPE_CHECKING:
+    from fenceline.spark.progress import OnProgress
     from fenceline.spark.settings import SparkSettings
 
 log = logging.getLogger(__name__)
 
 OnPhase = Callable[[Phase], None]
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceInput:
-    """Which repository, branch and commit a workspace task is handed."""
-
-    repository: str
-    branch: str
-    ref: str
-
-    def output(self, commit: str) -> dict[str, str]:
-        return {"repository": self.repository, "branch": self.branch, "ref_type": "commit", "ref": commit}
+OnFact = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(slots=True)
@@ -79,24 +73,36 @@ class AttemptRunner:
     seams: Seams = field(default_factory=Seams)
     lease: float = DEFAULT_LEASE
     on_phase: OnPhase = lambda phase: None
+    on_fact: OnFact = lambda kind, data: None
+    """Told of guard verdicts, of what the body measured, and of the outcome with its ids and bytes; failures too."""
     spark: SparkSettings | None = None
+    on_progress: OnProgress | None = None
+    """Told how far Spark's stages are, from a thread of its own."""
 
-    def run(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> TaskResult:
-        """One attempt. Never raises: whatever happens becomes a result, by the failure table."""
+    def run(self, definition: TaskDefinition[Any, Any], attempt: HandedOut, held: Lease | None = None) -> TaskResult:
+        """One attempt. Never raises: whatever happens becomes a result, by the failure table.
+
+        `held` is the lease of a caller that keeps it until the result is accepted.
+        """
         ids = {"step": attempt.identity.step, "attempt": attempt.identity.attempt}
         with observed(definition.name, ids, self.seams.clock) as watching:
             course = _Course(self.on_phase, watching)
             lease = Lease(self.orchestrator, attempt, self.seams, definition.heartbeat_interval)
             try:
-                with lease:
-                    return self._run(definition, attempt, course, lease)
+                with nullcontext(held) if held else lease as holding:
+                    return self._run(definition, attempt, course, holding)
             except Exception as error:  # noqa: BLE001 - a body may raise anything, and every error becomes a result
                 watching.outcome = outcome_of_error(error)
                 return self._failed(attempt, course, error)
+            finally:
+                self.on_fact("outcome", {**watching.ids, "outcome": watching.outcome, "bytes": watching.bytes})
 
     def _failed(self, attempt: HandedOut, course: _Course, error: Exception) -> TaskResult:
         """By the failure table. Secrets are blotted out of the reason and of the log."""
         result = TaskResult.failed(status_of(course.phase, error), error, phase=course.phase, secrets=course.secrets)
+        if isinstance(error, GuardViolations):
+            told = [verdict.as_dict(course.secrets) for verdict in error.verdicts]
+            self.on_fact("guards", {"verdicts": told})
         log.warning("attempt %s of %s: %s", attempt.identity.attempt, attempt.identity.step, result.reason)
         return result
 
@@ -123,7 +129,7 @@ class AttemptRunner:
             value, verdicts = self._body(definition, params, space, course, lease)
             if not step.writable:
                 course.watching.outcome = "read_only"
-                return TaskResult.completed(place.output(place.ref), value)
+                return TaskResult.completed(place.output(step.input), value)
             course.enter(Phase.FENCE)
             step.fence()
             course.enter(Phase.STAGE)
@@ -143,13 +149,21 @@ class AttemptRunner:
         course.enter(Phase.PRE_GUARDS)
         before = space.guard("pre")
         course.enter(Phase.BODY)
-        with space.working():
-            result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
+        try:
+            with space.working():
+                result = lease.watch(lambda: definition.function(space.handle, params), space.cancel)
+        finally:
+            if numbers := space.metrics.collected():
+                course.watching.measured(numbers)
+                self.on_fact("metrics", {"metrics": numbers})
         course.enter(Phase.RESULT_MODEL)
         value: BaseModel = definition.result_from(result)
         course.enter(Phase.POST_GUARDS)
         after = space.guard("post")
-        return value.model_dump(mode="json"), [verdict.as_dict() for verdict in (*before, *after)]
+        verdicts = [verdict.as_dict() for verdict in (*before, *after)]
+        if verdicts:
+            self.on_fact("guards", {"verdicts": verdicts})
+        return value.model_dump(mode="json"), verdicts
 
     def rehearse(self, definition: TaskDefinition[Any, Any], attempt: HandedOut) -> Rehearsal:
         """Everything but the publication: what the attempt would change. Leaves nothing behind; raises what it met."""
@@ -165,16 +179,7 @@ class AttemptRunner:
                 value, verdicts = self._body(definition, params, space, course, lease)
                 course.enter(Phase.STAGE)
                 changes = step.preview(space) if step.writable else ()
-                return Rehearsal(value, tuple(changes), tuple(verdicts))
-
-
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """What an attempt would have done."""
-
-    result: dict[str, Any]
-    changes: tuple[Unit, ...]
-    guards: tuple[dict[str, Any], ...]
+                return Rehearsal(value, tuple(changes), tuple(verdicts), space.metrics.collected())
 
 
 class _Step:
@@ -195,7 +200,7 @@ class _Step:
         self._spec = definition.spec
         self._repo = runner.repositories(place.repository)
         self._intents = IntentStore(self._repo.objects, self._repo.seams)
-        self._input: Commit = self._repo.resolve(place.ref)
+        self._input: Commit = chosen(self._repo, place.refs)
         last = self._repo.branch_log.last(place.branch)
         identity = attempt.identity
         self._intent = Intent(
@@ -214,13 +219,14 @@ class _Step:
                 self._input.id,
                 params.model_dump(mode="json"),
             ),
-            rebase=self._spec.on_conflict == "rebase",
+            rebase="rebase" in (self._spec.on_conflict, place.on_conflict),
             created=self._repo.seams.clock.now(),
             lease=runner.lease,
             owner=self._repo.seams.owner(),
             step=identity.step,
             attempt=identity.attempt,
         )
+        self._budget = Spending(definition.budget, runner.seams.clock)
         self._try = Try(self._repo, self._intents, self._intent, self._input, before_first_byte=self.fence)
 
     @property
@@ -232,12 +238,17 @@ class _Step:
         return self._intent.execution
 
     @property
+    def input(self) -> str:
+        return self._input.id
+
+    @property
     def writable(self) -> bool:
         return not self._spec.read_only
 
     def fence(self) -> None:
-        """The attempt fence: a lost lease or an orchestrator that moved on stops everything."""
+        """The attempt fence: a lost lease, a spent budget or an orchestrator that moved on stops everything."""
         self._lease.check()
+        self._budget.check()
         attempt_fence(self._runner.orchestrator, self._attempt)
 
     def look_back(self, course: _Course) -> TaskResult | None:
@@ -270,6 +281,7 @@ class _Step:
             self._attempt.identity,
             runner.seams,
             runner.spark,
+            runner.on_progress,
         )
         try:
             yield space
@@ -292,6 +304,7 @@ class _Step:
 
     def stage(self, space: Space, value: Any, verdicts: list[dict[str, Any]]) -> Verdict | None:
         """Only what changed is staged; then sealed. None for a no-op, which stages nothing and opens no intent."""
+        self._budget.begin("stage")
         space.stage()
         try:
             verdict = self._try.complete(self._message(), result=value, guards=verdicts)
@@ -303,6 +316,7 @@ class _Step:
             if self._try.started:
                 self._try.abort("nothing changed")
             return None
+        self._budget.check()
         self._try.seal(verdict)
         return verdict
 
@@ -336,6 +350,7 @@ class _Step:
         return TaskResult.completed(self._place.output(outcome.output), outcome.result)
 
     def _confirm(self, candidate: Candidate) -> Confirmed:
+        self._budget.begin("confirm")
         try:
             outcome = confirm(self._repo, self._intents, candidate)
         except OutcomeUnknown as error:
@@ -376,21 +391,3 @@ def _as_fence(error: FencelineError) -> FencelineError:
         hint="restart the run from this step on the new head (fenceline runs restart-from), or let it rebase",
         **error.context,
     )
-
-
-def validate(definition: TaskDefinition[Any, Any], given: Any) -> tuple[WorkspaceInput | None, BaseModel]:
-    """Exactly `workspace` and `params` for a workspace task, exactly `params` for a workspace-free one."""
-    expected = {"params"} if definition.kind == "none" else {"workspace", "params"}
-    if not isinstance(given, dict) or set(given) != expected:
-        found = sorted(given) if isinstance(given, dict) else type(given).__name__
-        raise ContractError(f"the input of {definition.name} has {found}", hint=f"it takes exactly {sorted(expected)}")
-    params: BaseModel = definition.params_from(given["params"])
-    if definition.kind == "none":
-        return None, params
-    place = given["workspace"]
-    wanted = {"repository", "branch", "ref_type", "ref"}
-    if not isinstance(place, dict) or not wanted <= set(place) or place["ref_type"] != "commit":
-        raise ContractError(
-            f"the workspace of {definition.name} cannot be read", hint=f"it has {sorted(wanted)}, and ref_type 'commit'"
-        )
-    return WorkspaceInput(place["repository"], place["branch"], place["ref"]), params

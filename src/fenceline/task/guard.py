@@ -7,17 +7,14 @@ A guard looks at a `GuardView` and returns what is wrong. Any callable will do::
             if size == 0:
                 yield Violation("no_empty_files", path, "0 bytes", "content")
 
-Every guard of a phase runs, and all violations are reported together. One that cannot run is a violation itself.
+Every guard of a phase runs, and all violations are reported together. One that cannot run fails closed.
 
-Patterns: `*` and `?` match within one path component, `**` alone as a component matches any number of directories
-(none too, and at the end every file below), `[abc]` and `[!abc]` one character. Upper and lower case differ, hidden
-files count, and only files are matched. Paths are relative to the workspace.
+How patterns are written: `patterns.py`. Paths are relative to the workspace.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
@@ -25,6 +22,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 from fenceline.errors import ContractError, GuardError
 from fenceline.repo.names import check_path
 from fenceline.task.columns import columns_of, same_form
+from fenceline.task.patterns import glob_regex, is_pattern, literal
+from fenceline.task.result import TaskTerminalError, redact
+from fenceline.task.spec import guard_name
 
 Phase = Literal["pre", "post"]
 
@@ -58,8 +58,10 @@ class GuardVerdict:
     status: Literal["passed", "violated", "could_not_run"]
     violations: tuple[Violation, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "violations": [asdict(violation) for violation in self.violations]}
+    def as_dict(self, secrets: Collection[str] = ()) -> dict[str, Any]:
+        """As JSON; what a guard found may quote secrets, which are blotted out."""
+        told = [{name: redact(text, secrets) for name, text in asdict(each).items()} for each in self.violations]
+        return {**asdict(self), "violations": told}
 
 
 class GuardUnavailable(GuardError):
@@ -77,12 +79,25 @@ class GuardViolations(GuardError):
         self.phase = phase
         self.verdicts = tuple(verdicts)
         self.violations = tuple(violation for verdict in verdicts for violation in verdict.violations)
-        count = f"{len(self.violations)} violation{'s' if len(self.violations) != 1 else ''}"
+        when = "before" if phase == "pre" else "after"
         super().__init__(
-            f"{count} {'before' if phase == 'pre' else 'after'} the body: " + "; ".join(map(str, self.violations)),
+            f"{self._counted()} {when} the body: " + "; ".join(map(str, self.violations)),
             phase=phase,
             violations=[str(violation) for violation in self.violations],
         )
+
+    def _counted(self) -> str:
+        return _count(len(self.violations), "violation")
+
+
+class GuardsDidNotRun(GuardViolations):
+    """No rule is known to be broken, but not every guard could run: it fails closed, and the next attempt may tell."""
+
+    code = "guard.did_not_run"
+    retryable = True
+
+    def _counted(self) -> str:
+        return f"{_count(len(self.violations), 'guard')} could not run"
 
 
 class GuardView(Protocol):
@@ -125,22 +140,18 @@ GuardFunction: TypeAlias = Callable[[GuardView], bool | str | Violation | Iterab
 
 
 def run_guards(phase: Phase, guards: Iterable[Guard | GuardFunction], view: GuardView) -> list[GuardVerdict]:
-    """Run every guard, then report all violations together by raising `GuardViolations`."""
+    """Run every guard, then report all violations together by raising `GuardViolations`.
+
+    If none was found but a guard could not run, it is `GuardsDidNotRun`: the content may be fine. A guard that raises
+    `TaskTerminalError` has its way at once.
+    """
     verdicts = [_judge(phase, guard, view) for guard in guards]
-    if any(verdict.status != "passed" for verdict in verdicts):
+    statuses = {verdict.status for verdict in verdicts}
+    if "violated" in statuses:
         raise GuardViolations(phase, verdicts)
+    if "could_not_run" in statuses:
+        raise GuardsDidNotRun(phase, verdicts)
     return verdicts
-
-
-def guard_name(guard: Guard | GuardFunction) -> str:
-    """`name`, or what a callable was called when it was defined."""
-    inner: Any = guard
-    while not isinstance(getattr(inner, "name", None), str) and hasattr(inner, "func"):  # functools.partial
-        inner = inner.func
-    for attribute in ("name", "__name__"):
-        if isinstance(found := getattr(inner, attribute, None), str) and found:
-            return found
-    return type(inner).__name__
 
 
 def _judge(phase: Phase, guard: Guard | GuardFunction, view: GuardView) -> GuardVerdict:
@@ -148,6 +159,8 @@ def _judge(phase: Phase, guard: Guard | GuardFunction, view: GuardView) -> Guard
     try:
         check: Any = getattr(guard, "check", guard)
         violations = tuple(_violations(name, check(view)))
+    except TaskTerminalError:
+        raise
     except Exception as error:  # noqa: BLE001 - a guard may raise anything, and whatever it is, it fails closed
         reason = f"could not run: {type(error).__name__}: {_brief(str(error))}"
         violation = Violation(name, str(getattr(guard, "path", "")), reason, "a guard that runs")
@@ -178,72 +191,6 @@ def _brief(text: str) -> str:
     """One line of bounded length; Spark's own messages go on for pages."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else line[:_LONGEST] + " …"
-
-
-# --- patterns ---------------------------------------------------------------------------------------------------
-
-
-def glob_regex(pattern: str) -> re.Pattern[str]:
-    """The pattern as a regular expression over whole relative paths; see the module for what patterns mean."""
-    parts: list[str] = []
-    for part in _check_pattern(pattern).split("/"):
-        if part != "**" or parts[-1:] != ["**"]:
-            parts.append(part)
-    text = ""
-    for at, part in enumerate(parts):
-        last = at == len(parts) - 1
-        if part == "**":
-            text += ".+" if last else "(?:[^/]+/)*"
-        else:
-            text += _component_regex(part, pattern) + ("" if last else "/")
-    return re.compile(text, re.DOTALL)
-
-
-def _check_pattern(pattern: str) -> str:
-    if not isinstance(pattern, str) or not pattern:
-        raise ContractError(f"the pattern is {pattern!r}", hint="write one such as 'plays/**/*.parquet'")
-    if "\0" in pattern or any(part in ("", ".", "..") for part in pattern.split("/")):
-        raise ContractError(
-            f"the pattern {pattern!r} is absolute, ends with '/' or leads out of the workspace",
-            hint="write it relative to the workspace; 'plays/**' matches all files below plays",
-        )
-    if any("**" in part and part != "**" for part in pattern.split("/")):
-        raise ContractError(f"the pattern {pattern!r} has '**' inside a name", hint="'**' stands alone between slashes")
-    return pattern
-
-
-_PIECE = re.compile(r"\*|\?|\[(!?)(\]?[^\]/]*)\]|[^*?\[]+|\[", re.DOTALL)
-
-
-def _component_regex(part: str, pattern: str) -> str:
-    text = ""
-    for piece in _PIECE.finditer(part):
-        found = piece.group()
-        if found == "*":
-            text += "[^/]*"
-        elif found == "?":
-            text += "[^/]"
-        elif piece.group(2) is not None:
-            inside = re.sub(r"([\\\[&~|^])", r"\\\1", piece.group(2))
-            try:
-                re.compile(f"[{inside}]")
-            except re.error as error:
-                raise ContractError(f"the pattern {pattern!r} has a bad class {found!r}", hint=str(error)) from error
-            text += f"(?!/)[{'^' if piece.group(1) else ''}{inside}]"
-        elif found == "[":
-            raise ContractError(f"the pattern {pattern!r} has a '[' without ']'", hint="write [[] for the character")
-        else:
-            text += re.escape(found)
-    return text
-
-
-def is_pattern(text: str) -> bool:
-    return any(character in text for character in "*?[")
-
-
-def literal(path: str) -> str:
-    """A pattern that matches this path only."""
-    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 # --- rules ------------------------------------------------------------------------------------------------------

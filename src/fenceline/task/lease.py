@@ -17,7 +17,10 @@ R = TypeVar("R")
 
 
 class Lease:
-    """Beats from poll to the end of the attempt; once a beat fails, nothing may be published any more."""
+    """Beats from poll to the end of its block; once a beat fails, nothing may be published any more.
+
+    A worker keeps it until its report was accepted: an attempt that is done and not yet told is still at work.
+    """
 
     def __init__(self, orchestrator: Orchestrator, attempt: HandedOut, seams: Seams, interval: float) -> None:
         self._orchestrator, self._attempt = orchestrator, attempt
@@ -46,6 +49,13 @@ class Lease:
                 hint="nothing was published; the orchestrator retries it",
             )
 
+    def give_up(self, why: str) -> None:
+        """Lose it on purpose: the body is asked to stop, and nothing is published any more."""
+        self._lost = self._lost or why
+        cancel = self._on_lost
+        if cancel is not None:
+            cancel()
+
     def watch(self, body: Callable[[], R], cancel: Callable[[], None]) -> R:
         """Run the body; when the lease is lost meanwhile, ask it to stop. Then what it did counts for nothing."""
         self._on_lost = cancel
@@ -60,8 +70,6 @@ class Lease:
             try:
                 self._orchestrator.heartbeat(self._attempt)
             except Exception as error:  # noqa: BLE001 - whatever a remote client raises, the lease is not held
-                self._lost = str(error)
                 log.warning("attempt %s lost its lease: %s", self._attempt.identity.attempt, error)
-                if self._on_lost is not None:
-                    self._on_lost()
+                self.give_up(str(error))
                 return

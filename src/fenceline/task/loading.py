@@ -1,4 +1,4 @@
-"""Finding tasks: by the name of a module, or the path of a file."""
+"""Finding what a module declares: by the name of the module, or the path of its file."""
 
 from __future__ import annotations
 
@@ -7,29 +7,102 @@ import importlib
 import os
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
-from fenceline.errors import FencelineError
+from fenceline.errors import ContractError, FencelineError
 from fenceline.task.contract import LoadError, TaskContractError, TaskDefinition
 from fenceline.task.version import shown_path
 
 
-def load(reference: str) -> tuple[TaskDefinition[Any, Any], ...]:
-    """The tasks that `package.module`, `package.module:name` or `path/to/file.py:name` refers to.
+class Declared(Protocol):
+    """What can be found in a module: a task, a pipeline."""
 
-    A name is that of a task or of its function. A module stands for the tasks it defines, or, if it defines none, for
-    those it imports. The working directory, and that of a file's outermost package, become importable.
-    """
-    place, _, wanted = reference.partition(":")
-    if not place or (":" in reference and not wanted):
-        raise LoadError(
-            f"{reference!r} names no tasks", hint="write package.module, package.module:task or path/to/file.py:task"
-        )
-    module = _from_file(place) if place.endswith(".py") or os.sep in place else _from_name(place)
-    tasks = _tasks_in(module)
-    return (_pick(wanted, tasks, module, place),) if wanted else tasks
+    @property
+    def name(self) -> str: ...
+
+
+D = TypeVar("D", bound=Declared)
+
+
+@dataclass(frozen=True, slots=True)
+class Sought(Generic[D]):
+    """What is looked for, and how to speak of it."""
+
+    kind: type[D]
+    noun: str
+    decorator: str
+    twice: type[ContractError]
+    """Raised if two of them have one name."""
+
+    def find(self, reference: str) -> tuple[D, ...]:
+        """What `package.module`, `package.module:name` or `path/to/file.py:name` refers to.
+
+        A name is the declared one or that of the function. A module stands for what it defines, or, if it defines none,
+        for what it imports. The working directory, and that of a file's outermost package, become importable.
+        """
+        place, _, wanted = reference.partition(":")
+        if not place or (":" in reference and not wanted):
+            raise LoadError(
+                f"{reference!r} names no {self.noun}s",
+                hint=f"write package.module, package.module:{self.noun} or path/to/file.py:{self.noun}",
+            )
+        module = module_at(place)
+        found = self._all_in(module)
+        return (self._pick(wanted, found, module, place),) if wanted else found
+
+    def _all_in(self, module: ModuleType) -> tuple[D, ...]:
+        every = list({id(each): each for each in vars(module).values() if isinstance(each, self.kind)}.values())
+        found = [each for each in every if each.__module__ == module.__name__] or every
+        if not found:
+            raise LoadError(f"{module.__name__} has no {self.noun}s", hint=f"put {self.decorator} on a function in it")
+        names = [each.name for each in found]
+        again = sorted({name for name in names if names.count(name) > 1})
+        if again:
+            raise self.twice(
+                f"{module.__name__} has two {self.noun}s named {again[0]!r}", hint="give one another name="
+            )
+        return tuple(found)
+
+    def _pick(self, wanted: str, among: tuple[D, ...], module: ModuleType, place: str) -> D:
+        attribute = getattr(module, wanted, None)
+        found = [each for each in among if each.name == wanted]
+        if isinstance(attribute, self.kind) and attribute not in found:
+            found.append(attribute)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise LoadError(
+                f"{wanted!r} is the name of the {self.noun} {found[0]!r} and of the function of {found[1]!r}",
+                hint=f"name the other one: {place}:{_function(found[0])} or {place}:{found[1].name}",
+            )
+        if attribute is not None:
+            raise LoadError(f"{wanted} in {module.__name__} is not a {self.noun}", hint=f"put {self.decorator} on it")
+        names = [each.name for each in among]
+        close = difflib.get_close_matches(wanted, [*names, *map(_function, among)], n=1)
+        hint = f"did you mean {place}:{close[0]}?" if close else f"it has {', '.join(names)}"
+        raise LoadError(f"{module.__name__} has no {self.noun} {wanted!r}", hint=hint)
+
+
+def _function(declared: object) -> str:
+    return str(vars(declared)["__qualname__"]).rpartition(".")[2]
+
+
+_TASKS: Sought[TaskDefinition[Any, Any]] = Sought(
+    TaskDefinition, "task", "@task(name='…', owner='…')", TaskContractError
+)
+
+
+def load(reference: str) -> tuple[TaskDefinition[Any, Any], ...]:
+    """The tasks that a reference leads to: see `Sought.find`."""
+    return _TASKS.find(reference)
+
+
+def module_at(place: str) -> ModuleType:
+    """The module of a name, or of a file."""
+    return _from_file(place) if place.endswith(".py") or os.sep in place else _from_name(place)
 
 
 def _from_name(name: str) -> ModuleType:
@@ -80,37 +153,3 @@ def _origin(error: BaseException) -> str:
         return f"{shown_path(error.filename)}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
     return f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}"
-
-
-def _tasks_in(module: ModuleType) -> tuple[TaskDefinition[Any, Any], ...]:
-    found = list({id(each): each for each in vars(module).values() if isinstance(each, TaskDefinition)}.values())
-    tasks = [each for each in found if each.__module__ == module.__name__] or found
-    if not tasks:
-        raise LoadError(f"{module.__name__} has no tasks", hint="put @task(name='…', owner='…') on a function in it")
-    names = [each.name for each in tasks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise TaskContractError(f"{module.__name__} has two tasks named {twice[0]!r}", hint="give one another name=")
-    return tuple(tasks)
-
-
-def _pick(
-    wanted: str, tasks: tuple[TaskDefinition[Any, Any], ...], module: ModuleType, place: str
-) -> TaskDefinition[Any, Any]:
-    attribute = getattr(module, wanted, None)
-    found = [each for each in tasks if each.name == wanted]
-    if isinstance(attribute, TaskDefinition) and attribute not in found:
-        found.append(attribute)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise LoadError(
-            f"{wanted!r} is the name of the task {found[0]!r} and of the function of {found[1]!r}",
-            hint=f"name the other one: {place}:{found[0].__name__} or {place}:{found[1].name}",
-        )
-    if attribute is not None:
-        raise LoadError(f"{wanted} in {module.__name__} is not a task", hint="put @task(name='…', owner='…') on it")
-    names = [each.name for each in tasks]
-    close = difflib.get_close_matches(wanted, [*names, *(each.__name__ for each in tasks)], n=1)
-    hint = f"did you mean {place}:{close[0]}?" if close else f"it has {', '.join(names)}"
-    raise LoadError(f"{module.__name__} has no task {wanted!r}", hint=hint)

@@ -12,7 +12,8 @@ from typing import Any
 from fenceline.errors import ConfigError, NotFound
 from fenceline.repo.model import Dataset
 from fenceline.repo.names import check_prefix
-from fenceline.task.guard import GuardUnavailable, glob_regex, is_pattern
+from fenceline.task.guard import GuardUnavailable
+from fenceline.task.patterns import glob_regex, is_pattern
 
 _FORMATS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ".parquet": ("parquet", {}),

@@ -24,6 +24,8 @@ try:
 except ImportError:  # the extra is not installed: everything below still runs, and measures nothing
     metrics = trace = None  # type: ignore[assignment]
 
+log = logging.getLogger(__name__)
+
 AttemptOutcome = Literal[
     "published", "replaced", "adopted", "resumed", "reported", "noop", "read_only", "completed", "fenced", "failed"
 ]
@@ -64,6 +66,16 @@ class Observation:
         self._phase, self._since = phase, self._clock.monotonic()
         if self._span is not None:
             self._span.add_event(str(phase))
+
+    def measured(self, numbers: Mapping[str, float | Mapping[str, float]]) -> None:
+        """What the task's author measured (`workspace.metrics`): in the log, and on the span."""
+        log.info("metrics of %s: %s", self._task, json.dumps(numbers))
+        if self._span is not None:
+            for name, value in numbers.items():
+                parts = (
+                    {f".{part}": each for part, each in value.items()} if isinstance(value, Mapping) else {"": value}
+                )
+                self._span.set_attributes({f"fenceline.metric.{name}{part}": each for part, each in parts.items()})
 
     def _leave(self) -> None:
         if self._phase is not None and metrics is not None:

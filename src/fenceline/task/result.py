@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args, get_o
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 
-from fenceline.errors import FencelineError
+from fenceline.errors import FencelineError, GuardError
 from fenceline.task.spec import readable
 
 if TYPE_CHECKING:
@@ -58,12 +58,15 @@ class Phase(StrEnum):
 def status_of(phase: Phase, error: BaseException, standing: Status = "COMPLETED") -> Status:
     """The failure table: what an error in a phase makes of the attempt, whose status so far is `standing`.
 
-    A broken input, or a task that says so, ends the step; anything else may go better next time, so that the
-    orchestrator retries it. A cleanup that failed is logged and changes nothing.
+    An input that breaks its rules, or a task that says so, ends the step; anything else may go better next time, so
+    that the orchestrator retries it. So does a pre guard that could not run: it has shown nothing about the input. A
+    cleanup that failed is logged and changes nothing.
     """
     if phase is Phase.CLEANUP:
         return standing
-    if phase is Phase.PRE_GUARDS or isinstance(error, TaskTerminalError):
+    if isinstance(error, TaskTerminalError):
+        return "FAILED_WITH_TERMINAL_ERROR"
+    if phase is Phase.PRE_GUARDS and isinstance(error, GuardError) and not error.retryable:
         return "FAILED_WITH_TERMINAL_ERROR"
     return "FAILED"
 

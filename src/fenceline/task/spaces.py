@@ -21,6 +21,7 @@ from fenceline.txn.trying import Try
 from fenceline.txn.upload import Source, in_batches, read_source
 
 if TYPE_CHECKING:
+    from fenceline.spark.progress import OnProgress
     from fenceline.spark.settings import SparkSettings
 
 
@@ -64,13 +65,15 @@ def open_space(
     identity: StepIdentity,
     seams: Seams,
     spark: SparkSettings | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Space:
     """The workspace that a task's annotation asks for, at the attempt's input."""
     assert definition.spec is not None
     if definition.kind == "spark":
         from fenceline.task.spark_space import SparkSpace  # only here: everything else works without pyspark
 
-        return SparkSpace(definition.spec, repo, trying, seams, spark)
+        module = definition.function.__module__
+        return SparkSpace(definition.spec, repo, trying, seams, spark, module, on_progress)
     return PathSpace(definition.kind == "path", definition.spec, repo, trying, root, identity, seams)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
-from fenceline.spark.session import cancel, get_session, isolated, job_group
+from fenceline.spark.progress import OnProgress, watch
+from fenceline.spark.session import cancel, get_session, isolated, job_group, release
 from fenceline.spark.settings import SparkSettings
+from fenceline.spark.shipping import ship_module
 from fenceline.spark.workspace import SparkWorkspace
-from fenceline.task.guard import GuardUnavailable, GuardVerdict, glob_regex, run_guards
+from fenceline.task.guard import GuardUnavailable, GuardVerdict, run_guards
+from fenceline.task.patterns import glob_regex
 from fenceline.task.spec import WorkspaceSpec
 from fenceline.task.workspaces import Metrics
 from fenceline.txn.trying import Try
@@ -24,11 +27,19 @@ class SparkSpace:
     """A session of its own on the process's JVM, and a workspace over the attempt's tree."""
 
     def __init__(
-        self, spec: WorkspaceSpec, repo: NativeRepository, trying: Try, seams: Seams, settings: SparkSettings | None
+        self,
+        spec: WorkspaceSpec,
+        repo: NativeRepository,
+        trying: Try,
+        seams: Seams,
+        settings: SparkSettings | None = None,
+        module: str = "__main__",
+        on_progress: OnProgress | None = None,
     ) -> None:
-        self._spec = spec
+        self._spec, self._seams, self._on_progress = spec, seams, on_progress
         self.metrics = Metrics(seams.clock)
         self._session = isolated(get_session(settings))
+        ship_module(self._session, module)
         self._workspace = SparkWorkspace(
             self._session, repo, trying, spec.prefix, self.metrics, seams, read_only=spec.read_only
         )
@@ -43,9 +54,16 @@ class SparkSpace:
         with self.working():
             return run_guards(phase, guards, self._view) if guards else []
 
-    def working(self) -> AbstractContextManager[None]:
-        """Jobs started in here can be stopped; their description names no params."""
-        return job_group(self._session, self._workspace.job_group, "fenceline attempt")
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Jobs started in here can be stopped, and are reported on; their description names no params."""
+        group = self._workspace.job_group
+        with job_group(self._session, group, "fenceline attempt"):
+            if self._on_progress is None:
+                yield
+                return
+            with watch(self._session, self._on_progress, self._seams, group):
+                yield
 
     def stage(self) -> None:
         """Every write has staged its own files already."""
@@ -55,6 +73,7 @@ class SparkSpace:
 
     def close(self) -> None:
         """The session ends with the attempt; temporary views and settings go with it."""
+        release(self._session)
 
 
 class SparkView:

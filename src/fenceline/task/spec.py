@@ -90,10 +90,18 @@ def _guard(value: Any) -> Any:
     return value
 
 
-def guard_name(guard: Guard) -> str:
-    """A guard for people and documents: the same text in every process."""
+def guard_name(guard: object) -> str:
+    """What violations call a guard: its `name`, or what it was called when it was defined."""
+    for attribute in ("name", "__name__"):
+        if isinstance(found := getattr(guard, attribute, None), str) and found:
+            return found
+    return guard_name(guard.func) if isinstance(guard, functools.partial) else type(guard).__name__
+
+
+def guard_text(guard: Guard) -> str:
+    """A guard with its module or its arguments, for documents: the same text in every process."""
     if isinstance(guard, functools.partial):
-        return guard_name(guard.func)
+        return guard_text(guard.func)
     if inspect.isroutine(guard):
         return f"{guard.__module__}.{guard.__qualname__}"
     kind = type(guard)
@@ -108,7 +116,9 @@ class WorkspaceSpec(_Spec):
     read_only: bool = False
     """Complete with the input commit: nothing is compared, fenced or published, and local writes are dropped."""
     pre: Sequence[Annotated[Guard, PlainValidator(_guard)]] = ()
-    """Guards over what the task is given. A violation ends the step for good: a retry would get the same input."""
+    """Guards over what the task is given. A violation ends the step for good: a retry would get the same input.
+
+    One that could not run fails the attempt only: it has shown nothing about the input."""
     post: Sequence[Annotated[Guard, PlainValidator(_guard)]] = ()
     """Guards over what the task leaves. A violation fails the attempt; nothing is published."""
     fence: Literal["strict", "serial"] = "strict"
@@ -144,8 +154,8 @@ class WorkspaceSpec(_Spec):
         return {
             "prefix": f"/{self.prefix}",
             "read_only": self.read_only,
-            "pre": [guard_name(guard) for guard in self.pre],
-            "post": [guard_name(guard) for guard in self.post],
+            "pre": [guard_text(guard) for guard in self.pre],
+            "post": [guard_text(guard) for guard in self.post],
             "fence": None if self.read_only else self.fence,
             "on_conflict": None if self.read_only else self.on_conflict,
         }

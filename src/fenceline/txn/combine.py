@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fenceline.errors import ContractError, MergeConflict, NotFound, PublishConflict
 from fenceline.repo.merge import Strategy, merge
-from fenceline.repo.model import Commit, Entry
+from fenceline.repo.model import Commit
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.txn.branches import RefAdmin
 from fenceline.txn.intent import DEFAULT_LEASE, IntentStore
@@ -24,7 +24,9 @@ class Combiner:
     refs: RefAdmin
     lease: float = DEFAULT_LEASE
 
-    def merge(self, source: str, into: str, actor: str, message: str, strategy: Strategy | None) -> TransactionResult:
+    def merge(
+        self, source: str, into: str, actor: str, message: str, strategy: Strategy | None, key: str | None = None
+    ) -> TransactionResult:
         """Bring a ref's changes since the common ancestor into a branch, as one commit with two parents."""
         if strategy not in (None, "ours", "theirs"):
             raise ContractError(
@@ -32,26 +34,33 @@ class Combiner:
             )
         theirs = self.refs.published(self.repo.resolve(source))
         for attempt in range(TRIES):
-            tx = self._begin(into, "merge", actor, message or f"Merge {source} into {into}", theirs)
-            base = self.repo.merge_base(tx.input, theirs)
-            if base is not None and base.id == theirs.id:
-                return self._transact(tx, {})  # nothing to bring in
-            edits, conflicts = merge(
-                self.repo.diff(base, tx.input), self.repo.diff(base, theirs), f"{tx.execution}-merge", strategy
-            )
-            if conflicts:
-                raise MergeConflict(
-                    f"{source} and {into} both changed {len(conflicts)} path(s): "
-                    + "; ".join(str(c) for c in conflicts[:10]),
-                    conflicts=conflicts,
-                    hint="merge with strategy 'ours' or 'theirs', or make the change on one side and merge again",
-                )
+            tx = self._begin(into, "merge", actor, message or f"Merge {source} into {into}", theirs, key)
             try:
-                return self._transact(tx, edits, commit_even_if_equal=True)
+                with tx:
+                    if not tx.already_applied:
+                        self._bring_in(tx, theirs, source, into, strategy)
             except PublishConflict:  # the branch moved in between: merge again with its new head
                 if attempt == TRIES - 1:
                     raise
+            else:
+                return tx.result
         raise AssertionError("unreachable")
+
+    def _bring_in(self, tx: Transaction, theirs: Commit, source: str, into: str, strategy: Strategy | None) -> None:
+        base = self.repo.merge_base(tx.input, theirs)
+        if base is not None and base.id == theirs.id:
+            return  # nothing to bring in
+        edits, conflicts = merge(
+            self.repo.diff(base, tx.input), self.repo.diff(base, theirs), f"{tx.execution}-merge", strategy
+        )
+        if conflicts:
+            raise MergeConflict(
+                f"{source} and {into} both changed {len(conflicts)} path(s): "
+                + "; ".join(str(c) for c in conflicts[:10]),
+                conflicts=conflicts,
+                hint="merge with strategy 'ours' or 'theirs', or make the change on one side and merge again",
+            )
+        tx.apply(edits.items())
 
     def revert(self, ref: str, branch: str, actor: str, message: str) -> TransactionResult:
         """Undo what one commit changed, as a new commit on top of the branch."""
@@ -72,25 +81,23 @@ class Combiner:
                 conflicts=conflicts,
                 hint="revert the later commits first, or write the content you want",
             )
-        return self._transact(tx, edits)
+        with tx:
+            if edits:
+                tx.apply(edits.items())
+        return tx.result
 
-    def _begin(self, branch: str, kind: str, actor: str, message: str, source: Commit) -> Transaction:
+    def _begin(
+        self, branch: str, kind: str, actor: str, message: str, source: Commit, key: str | None = None
+    ) -> Transaction:
         return Transaction(
             self.repo,
             self.intents,
             branch,
             actor=actor,
+            key=key,
             message=message,
             kind=kind,
             pins=[source],
             merging=source if kind == "merge" else None,
             lease=self.lease,
         )
-
-    def _transact(
-        self, tx: Transaction, edits: dict[str, Entry | None], commit_even_if_equal: bool = False
-    ) -> TransactionResult:
-        with tx:
-            if edits or commit_even_if_equal:
-                tx.apply(edits.items())
-        return tx.result

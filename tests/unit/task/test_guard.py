@@ -19,15 +19,13 @@ from fenceline.spark.session import get_session
 from fenceline.task.guard import (
     Guard,
     GuardFunction,
+    GuardsDidNotRun,
     GuardUnavailable,
     GuardView,
     GuardViolations,
     Violation,
     expect,
     forbid_glob,
-    glob_regex,
-    guard_name,
-    literal,
     require_dir,
     require_file,
     require_glob,
@@ -38,6 +36,9 @@ from fenceline.task.guard import (
     run_guards,
 )
 from fenceline.task.local_view import LocalView
+from fenceline.task.patterns import glob_regex, literal
+from fenceline.task.result import TaskTerminalError
+from fenceline.task.spec import guard_name
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ class WithoutView:
     ],
 )
 def test_a_guard_that_cannot_run_fails_closed_and_says_so(guard: Any, name: str) -> None:
-    with pytest.raises(GuardViolations) as raised:
+    with pytest.raises(GuardsDidNotRun, match="1 guard could not run before the body") as raised:
         run_guards("pre", [lambda view: True, guard], NoView())
     (verdict,) = raised.value.verdicts[1:]
     (violation,) = verdict.violations
@@ -190,6 +191,22 @@ def test_a_guard_that_cannot_run_fails_closed_and_says_so(guard: Any, name: str)
     assert violation.found.startswith("could not run: ")
     assert len(str(violation)) < 500
     assert "\n" not in str(violation)
+
+
+def test_a_violation_counts_for_more_than_a_guard_that_could_not_run() -> None:
+    """The input is known to be wrong, whatever the other guard would have said: a retry cannot help."""
+    with pytest.raises(GuardViolations) as raised:
+        run_guards("pre", [raising, require_file("a")], NoView())
+    assert (raised.value.code, raised.value.retryable) == ("guard.violations", False)
+    assert [verdict.status for verdict in raised.value.verdicts] == ["could_not_run", "violated"]
+
+
+def test_a_guard_may_end_the_step_for_good() -> None:
+    def never(view: GuardView) -> bool:
+        raise TaskTerminalError("no licence for this data")
+
+    with pytest.raises(TaskTerminalError, match="no licence"):
+        run_guards("post", [never], NoView())
 
 
 def test_a_guard_that_lacks_spark_passes_the_hint_on() -> None:

@@ -77,6 +77,39 @@ def points(name: str) -> list[tuple[dict[str, Any], float]]:
     return found
 
 
+@fl.task(name="measuring", owner="data@example.com", version="1", workspace=fl.WorkspaceSpec())
+def measuring_task(workspace: fl.Workspace, params: Params) -> Result:
+    with workspace.metrics.timer("reading"):
+        workspace.metrics.counter("songs", 3)
+    if params.text == "fail":
+        raise fl.TaskFailed("no luck")
+    return Result()
+
+
+@pytest.mark.parametrize(("text", "status"), [("out", "COMPLETED"), ("fail", "FAILED")])
+def test_what_an_author_measures_is_told_also_where_the_body_fails(tmp_path: Path, text: str, status: str) -> None:
+    repo = fl.open_repository(tmp_path / "repo", create=True)
+    orchestrator = MemoryOrchestrator()
+    facts: dict[str, Any] = {}
+    runner = AttemptRunner(lambda url: repo.native, orchestrator, tmp_path / "work", on_fact=facts.__setitem__)
+    place = {"repository": repo.url, "branch": "main", "ref_type": "commit", "ref": repo.head("main").commit.id}
+    step = orchestrator.schedule("measuring", {"workspace": place, "params": {"text": text}})
+    stream = io.StringIO()
+    handler = log_json(stream)
+    SPANS.clear()
+    try:
+        assert runner.run(measuring_task, orchestrator.take(step)).status == status
+    finally:
+        logging.getLogger("fenceline").removeHandler(handler)
+    numbers = facts["metrics"]["metrics"]
+    assert (numbers["songs"], numbers["reading"]["count"]) == (3, 1)
+    assert any("metrics of measuring" in line for line in stream.getvalue().splitlines())
+    (span,) = SPANS.get_finished_spans()
+    assert span.attributes is not None
+    assert span.attributes["fenceline.metric.songs"] == 3
+    assert span.attributes["fenceline.metric.reading.count"] == 1
+
+
 def test_a_span_and_metrics_for_every_attempt(attempt: Any) -> None:
     run, retry = attempt
     assert run().status == "COMPLETED"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Literal, cast
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from fenceline.errors import (
     StoreFull,
 )
 from fenceline.task.contract import InvalidParams, InvalidResult
+from fenceline.task.guard import GuardFunction, GuardView, GuardViolations, run_guards
 from fenceline.task.result import (
     REASON_LIMIT,
     Phase,
@@ -36,6 +37,23 @@ from fenceline.task.result import (
 
 TERMINAL: Status = "FAILED_WITH_TERMINAL_ERROR"
 
+
+def violations(phase: Literal["pre", "post"], *statuses: Literal["violated", "could_not_run"]) -> GuardViolations:
+    """What guards that end like this raise together."""
+
+    def guard(status: str) -> GuardFunction:
+        def check(view: GuardView) -> str:
+            if status == "violated":
+                return "raw/ is empty"
+            raise OSError("the disk failed")
+
+        return check
+
+    with pytest.raises(GuardViolations) as raised:
+        run_guards(phase, map(guard, statuses), cast(GuardView, None))
+    return raised.value
+
+
 TABLE: list[tuple[Phase, BaseException, Status, str]] = [
     (Phase.VALIDATE, InvalidParams("day: is missing"), "FAILED", "contract.params"),
     (Phase.VALIDATE, ContractError("the input has no workspace"), "FAILED", "contract"),
@@ -44,7 +62,11 @@ TABLE: list[tuple[Phase, BaseException, Status, str]] = [
     (Phase.MATERIALISE, StoreFull("no room left"), "FAILED", "store.full"),
     (Phase.MATERIALISE, OSError("broken"), "FAILED", "task.exception"),
     (Phase.PRE_GUARDS, GuardError("raw/ is empty"), TERMINAL, "guard"),
-    (Phase.PRE_GUARDS, ZeroDivisionError("in a guard"), TERMINAL, "task.exception"),
+    (Phase.PRE_GUARDS, violations("pre", "violated"), TERMINAL, "guard.violations"),
+    (Phase.PRE_GUARDS, violations("pre", "violated", "could_not_run"), TERMINAL, "guard.violations"),
+    (Phase.PRE_GUARDS, violations("pre", "could_not_run"), "FAILED", "guard.did_not_run"),
+    (Phase.PRE_GUARDS, TaskTerminalError("a guard says never"), TERMINAL, "task.terminal"),
+    (Phase.PRE_GUARDS, OSError("Spark is gone"), "FAILED", "task.exception"),
     (Phase.BODY, TaskFailed("no rows"), "FAILED", "task.failed"),
     (Phase.BODY, TaskTerminalError("never"), TERMINAL, "task.terminal"),
     (Phase.BODY, ValueError("anything"), "FAILED", "task.exception"),

@@ -19,7 +19,7 @@ from fenceline.task.spec import (
     SpecError,
     TaskControls,
     WorkspaceSpec,
-    guard_name,
+    guard_text,
 )
 
 SPECS = (WorkspaceSpec, TaskControls, PublishBudget)
@@ -113,8 +113,8 @@ def test_guards_are_callables_or_have_a_check_and_are_kept_as_tuples() -> None:
     json.dumps(spec.describe())
 
 
-def test_the_name_of_a_bound_method_says_whose_it_is() -> None:
-    assert guard_name(Tidy().check) == f"{__name__}.Tidy.check"
+def test_the_text_of_a_bound_method_says_whose_it_is() -> None:
+    assert guard_text(Tidy().check) == f"{__name__}.Tidy.check"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,75 @@
+"""`make demo`: a million events from raw to a report, on a repository in `demo-output/`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from listening.stage import PIPELINE, Stage, chapter, claim, console
+
+import fenceline as fl
+
+
+def main() -> None:
+    read = argparse.ArgumentParser(description=__doc__)
+    read.add_argument("--events", type=int, default=1_000_000)
+    read.add_argument("--output", type=Path, default=Path("demo-output"))
+    given = read.parse_args()
+    stage = Stage(given.output)
+    stage.fenceline("init")
+    a_run_that_is_stopped(stage, given.events // 20)
+    a_run(stage, given.events)
+    a_day_on_a_branch(stage, given.events // 10)
+    what_is_there(stage)
+    console.print(f"\n[bold green]Done.[/] The report is [bold]{stage.output / 'report/report.html'}[/]")
+
+
+def params(day: str, events: int, **more: object) -> str:
+    return json.dumps({"day": day, "events": events, **more})
+
+
+def a_run_that_is_stopped(stage: Stage, events: int) -> None:
+    chapter(
+        "1. Guards",
+        "One event in a hundred is broken. This run is told to let them pass; the guards of its second step look.",
+    )
+    stage.fenceline("run", PIPELINE, "--params", params("2026-01-01", events, reject=False), fails=True)
+    repo = fl.open_repository(stage.repo, mode="r")
+    claim(len(list(repo.list("main"))) == 0, "main shows nothing of that run: not even its first step")
+
+
+def a_run(stage: Stage, events: int) -> None:
+    chapter(
+        "2. The pipeline",
+        f"{events:,} events, ingested, cleaned, made into sessions and songs side by side, and reported. The steps work "
+        "on a branch of the run; main moves once, at the end.",
+    )
+    stage.fenceline("run", PIPELINE, "--params", params("2026-01-01", events))
+    repo = fl.open_repository(stage.repo, mode="r")
+    steps = [item.commit.step for item in repo.log("main", full=True) if item.commit.step]
+    claim(len(steps) == len(set(steps)) == 5, "five steps, one commit each, and main moved once")
+
+
+def a_day_on_a_branch(stage: Stage, events: int) -> None:
+    chapter("3. A branch", "The next day on a branch of its own: looked at first, then merged.")
+    stage.fenceline("branch", "try-it")
+    stage.fenceline("run", PIPELINE, "--branch", "try-it", "--params", params("2026-01-02", events))
+    stage.fenceline("diff", "main", "try-it")
+    stage.fenceline("merge", "try-it")
+    repo = fl.open_repository(stage.repo, mode="r")
+    paths = {entry.path for entry in repo.list("main", prefix="gold/sessions")}
+    claim(any("2026-01-01" in path for path in paths), "main has the first day")
+    claim(any("2026-01-02" in path for path in paths), "main has the second day")
+
+
+def what_is_there(stage: Stage) -> None:
+    chapter("4. What is there now", "Everything that happened, who did it, and the bytes checked.")
+    stage.fenceline("runs")
+    stage.fenceline("log", "--graph")
+    stage.fenceline("fsck")
+    stage.fenceline("get", "main", "gold", str(stage.output / "report"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""What both demos need: a place to work in, the fenceline command, and claims that are checked when they are made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+EXAMPLES = Path(__file__).resolve().parents[1]
+PIPELINE = "listening.pipeline:daily"
+
+console = Console(highlight=False)
+
+
+class DemoFailed(SystemExit):
+    """Something the demo claims did not hold."""
+
+
+class Stage:
+    """A repository of the demo's own, and the command line on it."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        if output.exists():
+            shutil.rmtree(output)
+        output.mkdir(parents=True)
+        self.repo = output / "repository"
+        self.scratch = Path(tempfile.mkdtemp(prefix="fenceline-demo-"))
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, "PYTHONPATH": path, "FENCELINE_REPO": str(self.repo), **(more or {})}
+
+    def fenceline(self, *arguments: str, fails: bool = False, env: Mapping[str, str] | None = None) -> None:
+        """Run the command on this terminal. `fails` says that it is meant to."""
+        console.print(f"[dim]$ fenceline {' '.join(arguments)}[/]")
+        command = [sys.executable, "-m", "fenceline.cli", *arguments]
+        code = subprocess.run(command, env=self.environment(env), check=False).returncode
+        if (code != 0) is not fails:
+            raise DemoFailed(f"fenceline {arguments[0]} ended with {code}")
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """The same in the background, its output for us."""
+        console.print(f"[dim]$ fenceline {' '.join(arguments)} &[/]")
+        command = [sys.executable, "-m", "fenceline.cli", *arguments]
+        return subprocess.Popen(command, env=self.environment(env), stdout=subprocess.PIPE, text=True)
+
+
+def chapter(title: str, text: str) -> None:
+    console.print(f"\n[bold cyan]{title}[/]\n{text}")
+
+
+def claim(holds: bool, text: str) -> None:
+    """Print what was just verified, or end the demo."""
+    if not holds:
+        raise DemoFailed(f"not true: {text}")
+    console.print(f"  [green]✓[/] {text}")

@@ -1,0 +1,121 @@
+"""The order of elements, and the way of the workspace through them: which commits each step gets to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any
+
+from fenceline.pipeline.definition import EachElement, Element, Elements, PipelineError, StepElement, steps_in
+from fenceline.task.contract import TaskDefinition
+
+BEGIN_REF = "${begin.output.workspace.ref}"
+
+
+def ordered(elements: Elements) -> Elements:
+    """Each after what it waits for; else as they were declared."""
+    waiting, done, line = list(elements), set[str](), list[Element]()
+    while waiting:
+        following = next(each for each in waiting if each.after <= done)
+        waiting.remove(following)
+        done.add(following.name)
+        line.append(following)
+    return tuple(line)
+
+
+def ancestors(elements: Elements) -> dict[str, frozenset[str]]:
+    """All that stands before each, not only what it names."""
+    found: dict[str, frozenset[str]] = {}
+    for element in ordered(elements):
+        found[element.name] = element.after.union(*(found[name] for name in element.after))
+    return found
+
+
+def is_chain(elements: Elements) -> bool:
+    """Whether there is only one order in which they can run."""
+    before, line = ancestors(elements), ordered(elements)
+    return all(one.name in before[other.name] for one, other in pairwise(line))
+
+
+def nearest(element: Element, before: dict[str, frozenset[str]]) -> list[str]:
+    """What an element waits for, without what stands before another of these anyway."""
+    further = frozenset[str]().union(*(before[name] for name in element.after))
+    return sorted(element.after - further)
+
+
+def last(elements: Elements) -> Elements:
+    """Those that nothing waits for."""
+    awaited = frozenset[str]().union(*(each.after for each in elements))
+    return tuple(each for each in ordered(elements) if each.name not in awaited)
+
+
+def takes_workspace(task: TaskDefinition[Any, Any]) -> bool:
+    return task.kind != "none"
+
+
+def writes(task: TaskDefinition[Any, Any]) -> bool:
+    return task.spec is not None and not task.spec.read_only
+
+
+def output_ref(step: str) -> str:
+    return f"${{{step}.output.workspace.ref}}"
+
+
+class Flow:
+    """Which commits each step works on, and which steps write beside others."""
+
+    def __init__(self, elements: Elements) -> None:
+        self.refs: dict[str, tuple[str, ...]] = {}
+        """By step: the expressions of its `refs`. Of steps that did not run they are null, and count for nothing."""
+        self.rebasing: set[str] = set()
+        """Steps that write while another may: they publish on what that one published."""
+        self.ends = self._through(elements, (BEGIN_REF,))
+        """The expressions of the commits that the pipeline ends with."""
+        self._beside(elements)
+        self._check(elements)
+
+    def _through(self, elements: Elements, entering: tuple[str, ...]) -> tuple[str, ...]:
+        before = ancestors(elements)
+        leaving: dict[str, tuple[str, ...]] = {}
+        for element in ordered(elements):
+            given = _union(leaving[name] for name in nearest(element, before)) or entering
+            leaving[element.name] = self._element(element, given)
+        return _union(leaving[each.name] for each in last(elements))
+
+    def _element(self, element: Element, given: tuple[str, ...]) -> tuple[str, ...]:
+        if isinstance(element, StepElement):
+            self.refs[element.name] = given
+            return (output_ref(element.name),) if takes_workspace(element.task) else given
+        if isinstance(element, EachElement):
+            self.refs.update({step.name: given for step in element.steps})
+            made = tuple(output_ref(step.name) for step in element.steps if takes_workspace(step.task))
+            return (*given, *made) if element.items is not None or not made else made
+        cases = (self._through(case, given) for case in (element.then, element.otherwise) if case)
+        return _union((given, *cases))
+
+    def _beside(self, elements: Elements) -> None:
+        before = ancestors(elements)
+        writing = {each.name: {step.name for step in steps_in((each,)) if writes(step.task)} for each in elements}
+        for number, one in enumerate(elements):
+            for other in elements[:number]:
+                if one.name in before[other.name] or other.name in before[one.name]:
+                    continue
+                if writing[one.name] and writing[other.name]:
+                    self.rebasing |= writing[one.name] | writing[other.name]
+            if isinstance(one, EachElement):
+                self.rebasing |= writing[one.name] if len(writing[one.name]) > 1 else set()
+            elif not isinstance(one, StepElement):
+                self._beside(one.then)
+                self._beside(one.otherwise)
+
+    def _check(self, elements: Elements) -> None:
+        for step in steps_in(elements):
+            if step.name in self.rebasing and step.task.spec is not None and step.task.spec.fence == "serial":
+                raise PipelineError(
+                    f"{step.where}: step {step.name} has fence='serial', and another step may write beside it",
+                    hint="order the two with after=, or remove fence='serial' from its task",
+                )
+
+
+def _union(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for some in lists for each in some))
