@@ -202,3 +202,53 @@ def test_old_code_that_published_and_slept_is_replaced(tmp_path: Path, jvm: dict
         zombie.kill()
     assert fl.open_repository(stage.root).head("main").commit.parents == (stage.input,)
     check(stage, publications=2)
+
+
+TASK = """
+import fenceline as fl
+from pydantic import BaseModel, ConfigDict
+
+class Params(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+class Built(BaseModel):
+    rows: int
+
+@fl.task(name="demo.build", owner="data@example.com", version="1", workspace=fl.WorkspaceSpec())
+def build(workspace: fl.SparkWorkspace, params: Params) -> Built:
+    return Built(rows=workspace.write(workspace.spark.range(0, 100, 1, 3), "plays").rows)
+"""
+
+
+def test_an_attempt_by_hand_shows_how_far_spark_is(tmp_path: Path, jvm: dict[str, str]) -> None:
+    """`fenceline try` on a terminal; its answer is on standard output, apart."""
+    fl.open_repository(tmp_path / "repo", create=True)
+    code = "from spark_jvm import attach; attach(); from fenceline.cli.main import main; main()"
+    (tmp_path / "building.py").write_text(TASK)
+    command = [sys.executable, "-c", code, "try", "building.py:build", "--repo", str(tmp_path / "repo")]
+    env = {**environment(), **jvm, "PYTHONPATH": str(HERE), "TERM": "xterm", "COLUMNS": "100"}
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=theirs, text=True, cwd=tmp_path) as child:
+        os.close(theirs)
+        shown = read_all(ours)
+        assert child.stdout is not None
+        out = child.stdout.read()
+    assert child.returncode == 0, shown
+    assert "COMPLETED" in out
+    assert "Spark stage" not in out
+    assert "3 of 3 tasks" in shown
+    assert "publish" in shown
+
+
+def read_all(terminal: int) -> str:
+    data = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # how a terminal ends
+            break
+        if not piece:
+            break
+        data += piece
+    os.close(terminal)
+    return data.decode()

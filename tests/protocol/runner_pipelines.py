@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -80,7 +81,7 @@ def last(workspace: Path, params: Params) -> Out:
 @pipeline(name="diamond", owner="t@example.com")
 def diamond(run: Run[Params]) -> None:
     """first → left, right → middle → last."""
-    given = {"runs": run.params.runs, "label": run.params.label}
+    given: Any = {"runs": run.params.runs, "label": run.params.label}
     one = run.step(first, **given)
     two = run.step(left, after=one, **given)
     three = run.step(right, after=one, **given)
@@ -91,7 +92,7 @@ def diamond(run: Run[Params]) -> None:
 @pipeline(name="short", owner="t@example.com")
 def short(run: Run[Params]) -> None:
     """Two steps: many of it run at once."""
-    given = {"runs": run.params.runs, "label": run.params.label}
+    given: Any = {"runs": run.params.runs, "label": run.params.label}
     one = run.step(first, **given)
     run.step(left, after=one, **given)
 
@@ -99,6 +100,6 @@ def short(run: Run[Params]) -> None:
 @pipeline(name="stepwise", owner="t@example.com", publish="step")
 def stepwise(run: Run[Params]) -> None:
     """The same on the target branch itself: others are in its way."""
-    given = {"runs": run.params.runs, "label": run.params.label}
+    given: Any = {"runs": run.params.runs, "label": run.params.label}
     one = run.step(first, **given)
     run.step(left, after=one, **given)

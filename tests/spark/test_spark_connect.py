@@ -21,14 +21,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--durations=5", "-rs")
-WHERE_IT_MATTERS = (
-    "on_connect or create_append or overwrite_partitions_replaces or replace_where_rewrites or computed_from "
-    "or empty_frame or csv_options or read_your_writes or concurrent or part_is_live or hive_style"
-)
+WHERE_IT_MATTERS = "on_connect or create_append or replace_where_rewrites or empty_frame or concurrent"
 
 
 def test_a_connect_server(tmp_path: Path) -> None:
-    names = ["on_connect.py", "test_spark_writes.py", "test_spark_reads.py"]
+    names = ["on_connect.py", "test_spark_writes.py"]
     chosen = [] if os.environ.get("FENCELINE_CLUSTER") == "full" else ["-k", WHERE_IT_MATTERS]
     with cluster.connect_server(tmp_path) as remote:
         done = subprocess.run(

@@ -10,17 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from fenceline.api import Repository
+from fenceline.cli import progress
 from fenceline.cli.failure import FAILED_ATTEMPT
 from fenceline.cli.opening import writing
 from fenceline.cli.options import Json, Repo
-from fenceline.cli.output import Column, emit, fields, remark, say, table
+from fenceline.cli.output import Column, emit, fields, say, table
 from fenceline.errors import ContractError
 from fenceline.task.attempt import AttemptRunner
 from fenceline.task.by_hand import ByHand, handed_out
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.loading import load
 from fenceline.task.rehearsal import Rehearsal
-from fenceline.task.result import Phase, TaskResult
+from fenceline.task.result import TaskResult
 
 TaskReference = Annotated[
     str, typer.Argument(metavar="MODULE:TASK", help="package.module:task, or path/to/file.py:task.")
@@ -47,19 +48,23 @@ def try_(
     definition = _one(reference)
     opened = writing(repo, as_json)
     given = _given(definition, opened, branch, params)
+    attempt = handed_out(definition.name, given, opened.native.seams)
     with tempfile.TemporaryDirectory(prefix="fenceline-try-") as temporary:
-        runner = AttemptRunner(
-            lambda url: opened.native,
-            ByHand(),
-            workspace_root or Path(temporary),
-            seams=opened.native.seams,
-            on_phase=(lambda phase: None) if as_json else _show_phase,
-        )
-        attempt = handed_out(definition.name, given, opened.native.seams)
-        if dry_run:
-            _show_rehearsal(runner.rehearse(definition, attempt), as_json)
+        root = workspace_root or Path(temporary)
+        with progress.attempt(seen=not as_json) as shown:
+            runner = AttemptRunner(
+                lambda url: opened.native,
+                ByHand(),
+                root,
+                seams=opened.native.seams,
+                on_phase=shown.phase,
+                on_progress=shown.stage,
+            )
+            done = runner.rehearse(definition, attempt) if dry_run else runner.run(definition, attempt)
+        if isinstance(done, Rehearsal):
+            _show_rehearsal(done, as_json)
         else:
-            _show_result(runner.run(definition, attempt), as_json)
+            _show_result(done, as_json)
 
 
 def _one(reference: str) -> TaskDefinition[Any, Any]:
@@ -82,10 +87,6 @@ def _given(definition: TaskDefinition[Any, Any], repo: Repository, branch: str, 
         "workspace": {"repository": repo.url, "branch": branch, "ref_type": "commit", "ref": ref},
         "params": value,
     }
-
-
-def _show_phase(phase: Phase) -> None:
-    remark(f"  {phase.replace('_', ' ')}")
 
 
 def _show_rehearsal(rehearsal: Rehearsal, as_json: bool) -> None:

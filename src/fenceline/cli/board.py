@@ -14,7 +14,17 @@ from fenceline.pipeline.workflow import Simple, read_workflow
 from fenceline.task.orchestrator import IN_PROGRESS
 
 StepState: TypeAlias = Literal[
-    "waiting", "ready", "running", "retrying", "done", "failed", "timed out", "cancelled", "given back", "skipped"
+    "waiting",
+    "ready",
+    "running",
+    "retrying",
+    "done",
+    "failed",
+    "timed out",
+    "cancelled",
+    "given back",
+    "skipped",
+    "not run",
 ]
 FAILURES: tuple[StepState, ...] = ("failed", "timed out")
 
@@ -171,7 +181,8 @@ class Board:
 
     def _line(self, node: Simple, row: TaskRow | None) -> Line:
         if row is None:
-            return Line(node.reference, node.task, "skipped" if self.completed else "waiting")
+            missing: StepState = "waiting" if self.running else "skipped" if self.completed else "not run"
+            return Line(node.reference, node.task, missing)
         facts = self._facts.get(node.reference)
         if facts is None or facts.attempt != row.retry_count:
             facts = _Facts(row.retry_count)

@@ -22,7 +22,7 @@ from fenceline.cli.failure import INTERRUPTED, TERMINATED
 from fenceline.cli.live import LiveView, answers_apart, terminal_apart, took
 from fenceline.cli.output import notes, one_line, remark, short, size, write_bytes
 from fenceline.pipeline.builtin import PUBLISH, Builtins
-from fenceline.pipeline.runner import Runner, RunInterrupted
+from fenceline.pipeline.runner import RunInterrupted, Runner
 from fenceline.pipeline.runs import RunEvent, show_run
 from fenceline.seams import Seams
 
@@ -119,7 +119,7 @@ def viewing(as_json: bool, seams: Seams) -> Iterator[View]:
         if as_json:
             yield InJson(stack.enter_context(answers_apart()))
             return
-        stack.enter_context(_heard_once())
+        stack.enter_context(heard_once())
         if notes().is_terminal:
             console = stack.enter_context(terminal_apart(seams.threads))
             yield InPlace(stack.enter_context(LiveView(console)))
@@ -129,7 +129,7 @@ def viewing(as_json: bool, seams: Seams) -> Iterator[View]:
 
 
 @contextmanager
-def _heard_once() -> Iterator[None]:
+def heard_once() -> Iterator[None]:
     """Attempts that fail are shown as events: their warnings would say it twice."""
     loggers = [logging.getLogger(f"fenceline.{name}") for name in ("task.attempt", "pipeline.builtin")]
     before = [each.level for each in loggers]
@@ -171,13 +171,22 @@ def interrupts() -> Iterator[Interrupts]:
 # --- following ----------------------------------------------------------------------------------------------------
 
 
-class _Waiting:
+class Waiting:
     """`runner.wait` in a thread, so that this one can draw."""
 
-    def __init__(self, runner: Runner, run: str, seams: Seams) -> None:
+    def __init__(self, runner: Runner, run: str) -> None:
         self.over = False
         self.error: Exception | None = None
-        seams.threads.start("wait", lambda: self._wait(runner, run))
+        runner.repo.native.seams.threads.start("wait", lambda: self._wait(runner, run))
+
+    @property
+    def interrupted(self) -> bool:
+        return isinstance(self.error, RunInterrupted)
+
+    def check(self) -> None:
+        """Raises what went wrong with the runner itself; that it was interrupted is nothing wrong."""
+        if self.error is not None and not self.interrupted:
+            raise self.error
 
     def _wait(self, runner: Runner, run: str) -> None:
         try:
@@ -204,22 +213,21 @@ def follow(runner: Runner, begin: Callable[[Runner], str], as_json: bool) -> Fol
         with runner:
             board = Board(runner.store, begin(runner))
             how = _begun(board, runner, view)
-            waiting = _Waiting(runner, board.run, seams)
+            waiting = Waiting(runner, board.run)
             while not waiting.over:
                 if asked.count:
                     runner.drain()
                 view.show(board, board.look())
                 seams.clock.sleep(TICK)
-            if isinstance(waiting.error, RunInterrupted):
+            if waiting.interrupted:
                 drain(runner, asked, lambda: view.show(board, board.look()), view.note)
         view.show(board, board.look())
         if isinstance(view, InJson):
             view.line({"type": "run", **show_run(runner.store, board.run).as_dict()})
     runner.store.close()
-    if waiting.error is None:
+    waiting.check()
+    if not waiting.interrupted:
         return Followed(board, how)
-    if not isinstance(waiting.error, RunInterrupted):
-        raise waiting.error
     if not as_json:
         remark(f"stopped; run {board.run} has {board.progress} steps done, and the same command goes on with it")
     raise typer.Exit(asked.code)
@@ -248,9 +256,9 @@ def _begun(board: Board, runner: Runner, view: View) -> str:
         view.note(f"run {row.id} of {row.name} is {row.status}")
         return ""
     new = mine[0].kind == "run.started"
-    if new:
+    if new and isinstance(view, InLines):  # the live view says so all the time
         view.note(f"run {row.id} of {row.name} on {board.target}")
-    else:
+    elif not new:
         view.note(f"going on with run {row.id} of {row.name} on {board.target}: {board.progress} steps are done")
     view.show(board, [event for event in events if event.seq >= mine[0].seq])
     return "started" if new else "resumed"

@@ -27,6 +27,7 @@ MARKS: dict[StepState, tuple[str, str, str]] = {
     "cancelled": ("-", "-", "yellow"),
     "given back": ("↻", "~", "yellow"),
     "skipped": ("-", "-", "dim"),
+    "not run": ("·", ".", "dim"),
 }
 """For each state its mark, the mark where there is only ASCII, and its colour."""
 BAR = 12
@@ -67,7 +68,7 @@ class LiveView:
 def _table(lines: tuple[Line, ...], now: float, ascii_only: bool) -> Table | Text:
     table = Table.grid(padding=(0, 2))
     for justify in ("left", "left", "left", "left", "right", "left", "right", "left"):
-        table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column(justify=justify, no_wrap=True)
     for line in lines:
         mark, plain, style = MARKS[line.state]
         seconds = line.took(now)

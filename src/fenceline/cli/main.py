@@ -10,11 +10,13 @@ from typing import Annotated
 import typer
 
 import fenceline
-from fenceline.cli import attempts, care, content, history, refs, tasks
+from fenceline.cli import attempts, care, content, history, refs, runs, tasks
+from fenceline.cli.backfill import backfill
 from fenceline.cli.deploy import deploy
 from fenceline.cli.doctor import doctor
 from fenceline.cli.extract import extract
 from fenceline.cli.failure import CommandGroup
+from fenceline.cli.run import run
 from fenceline.cli.start import start
 from fenceline.cli.submit import submit
 
@@ -32,6 +34,16 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "History": (history.log, history.show, history.diff),
     "Branches and tags": (refs.branch, refs.tag, refs.merge, refs.revert),
     "Tasks": (tasks.check, attempts.try_, extract),
+    "Pipelines": (
+        run,
+        backfill,
+        runs.runs,
+        runs.show,
+        runs.cancel,
+        runs.publish,
+        runs.restart_from,
+        runs.resume,
+    ),
     "Conductor": (deploy, start, submit),
     "Care": (care.recover, care.recoveries, care.intents, care.gc, care.fsck, doctor),
 }
@@ -39,7 +51,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 
 def name_of(command: Callable[..., None]) -> str:
     """What a command is called: its function's name, but for a last '_' (`try` is a word of Python's)."""
-    return command.__name__.rstrip("_")
+    name = command.__name__.rstrip("_").replace("_", "-")
+    return f"runs {name}" if command.__module__ == runs.__name__ and command is not runs.runs else name
 
 
 for panel, commands in PANELS.items():

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from rich.live import Live
 from rich.progress import BarColumn, DownloadColumn, SpinnerColumn, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 from rich.progress import Progress as Bars
+from rich.spinner import Spinner
+from rich.text import Text
 
 from fenceline.cli.output import notes
 from fenceline.repo.native.fsck import Step
+from fenceline.task.result import Phase
 from fenceline.txn.upload import Progress, ProgressEvent
+
+if TYPE_CHECKING:
+    from fenceline.spark.progress import OnProgress, StageProgress
 
 
 @contextmanager
@@ -51,3 +60,36 @@ def waiting(text: str) -> Iterator[None]:
         return
     with console.status(text):
         yield
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Where an attempt tells what it does; `stage` only where there is someone to look at it."""
+
+    phase: Callable[[Phase], None]
+    stage: OnProgress | None
+
+
+@contextmanager
+def attempt(seen: bool) -> Iterator[Shown]:
+    """The phases of an attempt, a line each; on a terminal, below them, one line that tells how far Spark is."""
+    if not seen:
+        yield Shown(lambda phase: None, None)
+        return
+    console = notes()
+
+    def show_phase(phase: Phase) -> None:
+        console.print(f"  {phase.replace('_', ' ')}", style="yellow", soft_wrap=True)
+
+    if not console.file.isatty():
+        yield Shown(show_phase, None)
+        return
+    spinner = Spinner("dots")
+
+    def show_stage(stage: StageProgress) -> None:
+        failed = f", {stage.failed} failed" if stage.failed else ""
+        spinner.update(text=Text(f"Spark stage {stage.stage}: {stage.done} of {stage.total} tasks{failed}"))
+
+    # what the body prints is its own
+    with Live(spinner, console=console, transient=True, redirect_stdout=False, redirect_stderr=False):
+        yield Shown(show_phase, show_stage)

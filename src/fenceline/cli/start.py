@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -12,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from fenceline.cli.deploy import Server
-from fenceline.cli.output import counted, remark, say
+from fenceline.cli.options import Json
+from fenceline.cli.output import counted, emit, remark, say
 from fenceline.errors import ContractError, NotFound
 from fenceline.pipeline.conductor_api import ConductorApi, ConductorUnavailable, segment
-from fenceline.pipeline.conductor_worker import LOG_FORMAT, WorkerSettings
+from fenceline.pipeline.conductor_worker import WorkerSettings, start_log
 from fenceline.pipeline.embedded_worker import reference_of
 from fenceline.pipeline.loading import load_pipelines
 from fenceline.pipeline.supervisor import Supervisor, search_path
@@ -65,8 +65,12 @@ def start(
     workspace_root: Root = None,
     grace: Grace = None,
     domain: Domain = None,
+    as_json: Json = False,
 ) -> None:
-    """Work on the tasks of modules and pipelines, for a Conductor server; until SIGTERM or Ctrl-C, then drain."""
+    """Work on the tasks of modules and pipelines, for a Conductor server; until SIGTERM or Ctrl-C, then drain.
+
+    With --json the log is JSON lines on standard error.
+    """
     tasks = tasks_of(references)
     with ConductorApi.at(server) as api:
         _check(api, tasks)
@@ -81,13 +85,17 @@ def start(
         slots=slots,
         grace=longest if grace is None else grace,
         domain=domain,
+        json_log=as_json,
     )
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT, force=True)
-    logging.getLogger("fenceline").setLevel(logging.INFO)
-    names = ", ".join(task.name for task in tasks)
-    say(f"{counted(processes, 'worker')} for {names} on {api.url}")
+    start_log(as_json)
+    names = [task.name for task in tasks]
+    if not as_json:
+        say(f"{counted(processes, 'worker')} for {', '.join(names)} on {api.url}")
     gently = Supervisor(settings, processes).run()
-    say("stopped" if gently else "stopped; some attempts were cut off and are retried")
+    if as_json:
+        emit({"server": api.url, "tasks": names, "workers": processes, "stopped_gently": gently})
+    else:
+        say("stopped" if gently else "stopped; some attempts were cut off and are retried")
     if not gently:
         raise typer.Exit(KILLED)
 

@@ -21,6 +21,7 @@ from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.attempt import AttemptRunner
 from fenceline.task.loading import load
+from fenceline.task.observe import log_json
 from fenceline.task.orchestrator import HandedOut
 
 log = logging.getLogger("fenceline.pipeline.conductor_worker")  # its own name is __main__ when it runs
@@ -42,6 +43,7 @@ class WorkerSettings:
     slots: int = 1
     grace: float = 60.0
     domain: str | None = None
+    json_log: bool = False
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "fenceline.pipeline.conductor_worker", json.dumps(asdict(self))]
@@ -99,10 +101,19 @@ def build(settings: WorkerSettings, seams: Seams) -> Worker:
     )
 
 
+def start_log(as_json: bool) -> None:
+    """What this package does, for the operator; of other packages only warnings."""
+    if as_json:
+        log_json()
+        logging.getLogger("fenceline").propagate = False  # else the command's own handler prints it once more
+        return
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT, force=True)
+    logging.getLogger("fenceline").setLevel(logging.INFO)
+
+
 def main(arguments: Sequence[str]) -> int:
     settings = WorkerSettings.parsed(arguments[0])
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
-    logging.getLogger("fenceline").setLevel(logging.INFO)
+    start_log(settings.json_log)
     sys.path.extend(each for each in settings.path if each not in sys.path)
     return serve(build(settings, Seams()), settings.grace)
 

@@ -114,7 +114,8 @@ class Embedded:
     def begin(self, db: sqlite3.Connection, row: dict[str, Any]) -> None:
         """A new run, with its first steps ready."""
         now = self._now()
-        insert(db, "runs", {**row, "status": RUNNING, "runner": self.runner, "created": now})
+        deadline = _deadline(row["workflow"], now)
+        insert(db, "runs", {**row, "status": RUNNING, "runner": self.runner, "created": now, "deadline": deadline})
         add_event(db, row["id"], now, "run.started", {"name": row["name"], "runner": self.runner})
         self._carry_on(db, get_run(db, row["id"]))
 
@@ -126,7 +127,10 @@ class Embedded:
         db.execute(waiting, [now, run.id, SCHEDULED])  # nobody could have polled it meanwhile
         add_event(db, run.id, now, "run.resumed", {"runner": self.runner, "before": run.runner})
 
-    def carry_on(self, db: sqlite3.Connection, run: str) -> None:
+    def reopen(self, db: sqlite3.Connection, run: str) -> None:
+        """A run that ended goes on with the steps whose attempts were dropped; some runner must take it over."""
+        deadline = _deadline(get_run(db, run).workflow, self._now())
+        update(db, "runs", run, status=RUNNING, reason=None, output=None, ended=None, runner=None, deadline=deadline)
         self._carry_on(db, get_run(db, run))
 
     def end_run(self, db: sqlite3.Connection, run: RunRow, status: str, reason: str | None, output: Any = None) -> None:
@@ -143,13 +147,20 @@ class Embedded:
     def look_after(self) -> None:
         """Give up what is overdue or whose worker is proven dead, and schedule its next attempt."""
         with self.store.read() as db:
-            if not self._overdue(db):
+            if not self._overdue(db) and not self._too_long(db):
                 return
         with self.store.write() as db:
+            for run in self._too_long(db):
+                seconds = read_workflow(run.workflow).timeout_seconds
+                self.end_run(db, run, TIMED_OUT, f"the run took longer than {seconds} s (timeoutSeconds)")
             for row, why in self._overdue(db):
                 run = get_run(db, row.run)
                 if run.status == RUNNING:
                     self._give_up(db, run, row, why)
+
+    def _too_long(self, db: sqlite3.Connection) -> list[RunRow]:
+        query = "SELECT * FROM runs WHERE status = ? AND runner = ? AND deadline < ?"
+        return [RunRow.of(row) for row in db.execute(query, [RUNNING, self.runner, self._now()])]
 
     def _overdue(self, db: sqlite3.Connection) -> list[tuple[TaskRow, str]]:
         now = self._now()
@@ -291,6 +302,12 @@ class Embedded:
 
     def _now(self) -> float:
         return self.store.seams.clock.now()
+
+
+def _deadline(workflow: dict[str, Any], now: float) -> float | None:
+    found = read_workflow(workflow)
+    limited = found.timeout_seconds and found.timeout_policy == "TIME_OUT_WF"
+    return now + found.timeout_seconds if limited else None
 
 
 def _known(db: sqlite3.Connection, attempt: HandedOut) -> TaskRow:

@@ -86,7 +86,7 @@ class Reference:
     __len__ = _misuse("its length is not known", _COMPUTE)
     __contains__ = _misuse("what is in it is not known", _COMPUTE)
     __call__ = _misuse("it has fields, and no methods", _COMPUTE)
-    __hash__ = _misuse("it cannot be in a set or be the key of a dict", _COMPUTE)  # type: ignore[assignment]
+    __hash__ = _misuse("it cannot be in a set or be the key of a dict", _COMPUTE)
     __int__ = __index__ = __float__ = _misuse("it is no number yet", _COMPUTE)
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _misuse("it cannot be computed with", _COMPUTE)
     __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __add__

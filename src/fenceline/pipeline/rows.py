@@ -38,6 +38,8 @@ class RunRow:
     runner: str | None
     """Whose workers may poll it."""
     created: float
+    deadline: float | None
+    """When it is ended for taking too long; None for never."""
     ended: float | None
 
     @classmethod

@@ -184,11 +184,12 @@ class Runner:
                     beat = self._seams.clock.monotonic()
                     with self.store.write(durable=False) as db:
                         update(db, "runners", self.id, beat=self._seams.clock.now())
-            except FencelineError as error:
-                if not error.retryable:
+            except Exception as error:
+                if not isinstance(error, FencelineError) or not error.retryable:
+                    log.exception("the runner cannot look after its runs any more")
                     self._failure = error
-                    self._asked.set()
-                    return
+                    self._asked.set()  # whoever waits is told
+                    break
                 log.warning("the runner could not look after its runs: %s", error)
         self.store.close()
 

@@ -231,9 +231,8 @@ def restart_from(store: Store, repo: Repository, run: str, step: str) -> tuple[s
         kept = {name: each for name, each in latest(attempts(db, run)).items() if each.status != COMPLETED}
         for name in kept:
             db.execute("UPDATE tasks SET dropped = 1 WHERE run = ? AND reference = ?", [run, name])
-        update(db, "runs", run, status=RUNNING, reason=None, output=None, ended=None, runner=None)
         add_event(db, run, store.seams.clock.now(), "run.restarted", {"from": step, "again": sorted(again)})
-        Embedded(store, "").carry_on(db, run)
+        Embedded(store, "").reopen(db, run)
     return tuple(name for name in rows if name in again | kept.keys())
 
 

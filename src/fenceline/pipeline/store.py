@@ -27,7 +27,7 @@ CREATE TABLE runs (
     id TEXT PRIMARY KEY, key TEXT NOT NULL, name TEXT NOT NULL, reference TEXT NOT NULL, repository TEXT NOT NULL,
     workflow TEXT NOT NULL, taskdefs TEXT NOT NULL, input TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT, output TEXT, runner TEXT REFERENCES runners (id),
-    created REAL NOT NULL, ended REAL
+    created REAL NOT NULL, deadline REAL, ended REAL
 );
 CREATE UNIQUE INDEX one_running_of_a_key ON runs (key) WHERE status = 'RUNNING';
 CREATE INDEX runs_by_age ON runs (created);

@@ -6,7 +6,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -51,7 +50,7 @@ class World:
             insert(db, "runners", {"id": name, "owner": {}, "started": 0.0, "beat": 0.0})
         return Embedded(self.store, name)
 
-    def begin(self, *steps: str, run: str = "w1", port: Embedded | None = None, **controls: Any) -> str:
+    def begin(self, *steps: str, run: str = "w1", timed: Json | None = None, **controls: Any) -> str:
         taskdef = {"retryCount": 2, "retryDelaySeconds": 0, **controls}
         row = {
             "id": run,
@@ -59,12 +58,12 @@ class World:
             "name": "p",
             "reference": "m:p",
             "repository": "file:///r",
-            "workflow": {"name": "p", "tasks": [simple(step) for step in steps or ("a",)]},
+            "workflow": {"name": "p", "tasks": [simple(step) for step in steps or ("a",)], **(timed or {})},
             "taskdefs": {"work": taskdef},
             "input": {},
         }
         with self.store.write() as db:
-            (port or self.port).begin(db, row)
+            self.port.begin(db, row)
         return run
 
     def take(self) -> HandedOut:
@@ -240,6 +239,17 @@ def test_a_step_that_no_worker_takes(world: World, policy: str, run: str) -> Non
     world.wait(2)
     assert world.statuses()[0] == "TIMED_OUT"
     assert world.status() == run
+
+
+@pytest.mark.parametrize(("policy", "run"), [("TIME_OUT_WF", "TIMED_OUT"), ("ALERT_ONLY", "RUNNING")])
+def test_a_run_that_takes_too_long(world: World, policy: str, run: str) -> None:
+    world.begin(timed={"timeoutSeconds": 100, "timeoutPolicy": policy})
+    first = world.take()
+    world.wait(99)
+    assert world.status() == "RUNNING"
+    world.wait(2)
+    assert world.status() == run
+    assert world.port.complete(first, DONE) == (run == "RUNNING")
 
 
 def test_a_dead_worker_is_noticed_at_once_and_counts(world: World) -> None:
@@ -428,20 +438,13 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_opening_it_again_does_not_drop_the_locks_of_this_process(world: World) -> None:
-    """POSIX locks end when any descriptor of the file is closed: two writers would then damage it."""
-    held, go_on = threading.Event(), threading.Event()
+    """POSIX locks end when any descriptor of the file is closed; then another process takes the file for unused.
 
-    def hold() -> None:
-        with world.store.write():
-            held.set()
-            go_on.wait(10)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(10)
+    It would remove the write-ahead log under this one, and the store would be damaged.
+    """
+    world.begin()
     Store(world.path, world.store.seams)
-    code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('PRAGMA journal_mode = DELETE')"
     beside = subprocess.run([sys.executable, "-c", code, world.path], capture_output=True, text=True, check=False)
-    go_on.set()
-    thread.join()
     assert "locked" in beside.stderr
+    assert world.status() == "RUNNING"

@@ -1,0 +1,1 @@
+"""Typed graph tables: many tables and files in one commit."""
