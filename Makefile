@@ -27,18 +27,17 @@ setup: .venv/.ready ## Create .venv with everything pinned in uv.lock
 demo: setup ## A short tour: branches, a conflict, a writer killed and recovered
 	@$(RUN) python examples/tour.py
 
-# The cluster and kill campaigns of Spark take minutes of JVM starts: they are behind test-spark.
 test: setup ## All tests, with coverage
 	$(RUN) coverage erase
-	$(RUN) coverage run -m pytest --ignore tests/spark/test_spark_cluster.py --ignore tests/e2e/test_spark_attempts.py
+	$(RUN) coverage run -m pytest
 	$(RUN) coverage combine --quiet
 	$(RUN) coverage report --fail-under=85 | tail -n 25
 
 test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
 	$(RUN) pytest -m "not slow" --ignore tests/spark -x
 
-test-spark: setup ## Everything that starts Spark, a real standalone cluster included
-	$(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v
+test-spark: setup ## Everything that starts Spark in its long form: all tests on a cluster, kill -9 at every effect
+	FENCELINE_CLUSTER=full FENCELINE_KILLS=full $(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v
 
 soak: setup ## The long form of the process-killing campaign (20 s a round; SECONDS_EACH=n for longer)
 	FENCELINE_SOAK_SECONDS=$(or $(SECONDS_EACH),20) $(RUN) pytest tests/protocol/test_soak.py -v

@@ -66,7 +66,7 @@ def test_more_items_than_were_expected_fail_both(api: ConductorApi, workers: Wor
     there = fl.open_repository(tmp_path / "there", create=True)
     status, _ = on_conductor(api, there, 3)
     here = fl.open_repository(tmp_path / "here", create=True)
-    with pytest.raises(fl.FencelineError, match="there are 3 items, and the pipeline allows 2"):
-        run(blocks, here, params={"rows": 3})
-    assert status == "FAILED"
+    embedded = run(blocks, here, params={"rows": 3})
+    assert "there are 3 items, and the pipeline allows 2" in (embedded.reason or "")
+    assert embedded.status == status == "FAILED"
     assert files(there) == files(here) == {}, "nothing of the run is visible"

@@ -21,11 +21,12 @@ class Workers:
     server: str
     directory: Path
     environment: dict[str, str] = field(default_factory=dict)
+    reference: str = str(HERE / "songs_pipeline.py")
     _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, *options: str, **environment: str) -> subprocess.Popen[bytes]:
         log = (self.directory / "workers.log").open("ab")
-        command = [sys.executable, "-m", "fenceline.cli", "start", str(HERE / "songs_pipeline.py")]
+        command = [sys.executable, "-m", "fenceline.cli", "start", self.reference]
         place = ["--server", self.server, "--workspace-root", str(self.directory / "workspaces")]
         tree = subprocess.Popen(
             [*command, *place, *options],

@@ -34,7 +34,7 @@ DECISIVE = (
 )
 """Before the datasets and between them, around the seal, around the publication, and behind it."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--durations=5", "-rs")
-WHERE_IT_MATTERS = "on_connect or create_append or replace_where_rewrites or empty_frame or concurrent"
+WHERE_IT_MATTERS = "on_connect or create_append or concurrent"
 
 
 def test_a_connect_server(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from fenceline.pipeline.runs import RunEvent, show_run
 from fenceline.seams import Seams
 
 TICK = 0.1
+_TOLD_BY_EVENTS = ("task.attempt", "task.lease", "pipeline.builtin", "pipeline.worker")
 
 
 # --- views --------------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def viewing(as_json: bool, seams: Seams) -> Iterator[View]:
 @contextmanager
 def heard_once() -> Iterator[None]:
     """Attempts that fail are shown as events: their warnings would say it twice."""
-    loggers = [logging.getLogger(f"fenceline.{name}") for name in ("task.attempt", "pipeline.builtin")]
+    loggers = [logging.getLogger(f"fenceline.{name}") for name in _TOLD_BY_EVENTS]
     before = [each.level for each in loggers]
     for each in loggers:
         each.setLevel(logging.ERROR)

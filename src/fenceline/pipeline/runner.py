@@ -177,7 +177,8 @@ class Runner:
         beat = self._seams.clock.monotonic()
         while not self._over.wait(ROUND):
             try:
-                self._port.look_after()
+                if not self._asked.is_set():  # who dies from here on was asked to: that is no failure of its attempt
+                    self._port.look_after()
                 if self._pool is not None:
                     self._pool.look_after()
                 if self._seams.clock.monotonic() - beat > BEAT:
