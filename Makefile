@@ -6,10 +6,10 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --frozen --quiet
 
-.PHONY: help setup demo test test-fast test-spark soak lint format bench clean
+.PHONY: help setup demo demo-chaos tour test test-fast test-spark soak lint format bench clean
 
 help: ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .uv/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit("Fenceline needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
@@ -24,7 +24,13 @@ help: ## List the targets
 
 setup: .venv/.ready ## Create .venv with everything pinned in uv.lock
 
-demo: setup ## A short tour: branches, a conflict, a writer killed and recovered
+demo: setup ## A pipeline of a million events on Spark, from raw to a report, in demo-output/
+	@PYTHONPATH=examples $(RUN) python examples/listening/demo.py
+
+demo-chaos: setup ## The same pipeline while one worker is killed and another sleeps through its retry
+	@PYTHONPATH=examples $(RUN) python examples/listening/chaos.py
+
+tour: setup ## The repository without Spark: branches, a conflict, a writer killed and recovered
 	@$(RUN) python examples/tour.py
 
 test: setup ## All tests, with coverage
@@ -58,4 +64,4 @@ bench: setup ## Ratios measured side by side; also written to bench/results/
 	$(RUN) python bench/spark.py --json bench/results/spark.json
 
 clean: ## Remove everything that was set up or built
-	rm -rf .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov dist build bench/results
+	rm -rf demo-output .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov dist build bench/results

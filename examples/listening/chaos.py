@@ -49,7 +49,9 @@ def main() -> None:
 def events(running: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     assert running.stdout is not None
     for line in running.stdout:
-        yield json.loads(line)
+        told = json.loads(line)
+        if told["type"] == "event":
+            yield told
 
 
 class Trouble:
@@ -64,22 +66,24 @@ class Trouble:
         self.superseded = 0
 
     def look(self, event: dict[str, Any]) -> None:
-        kind, step = event.get("kind", ""), event.get("step", "")
+        kind, data = event["kind"], event["data"]
+        step = data.get("step", "")
         claimed = self._once / "entry.publish.before"
         if self._killed is None and claimed.exists():
             self._killed = int(claimed.read_text())
             console.print(f"  [red]✗[/] worker {self._killed} was killed by SIGKILL, sealed and about to publish")
-        if kind == "phase" and event["phase"] == "body":
+        if kind == "phase" and data["phase"] == "body":
             self.bodies[step] += 1
             if step == "clean" and self._sleeper is None:
                 self._sleeper = self._worker_of(step)
                 os.kill(self._sleeper, signal.SIGSTOP)
                 console.print(f"  [yellow]z[/] worker {self._sleeper} was stopped in the body of clean")
-        if kind == "completed" and step == "clean" and self._sleeper is not None and not self.woken:
+        published = kind == "reported" and data["status"] == "COMPLETED" and data["accepted"]
+        if published and step == "clean" and self._sleeper is not None and not self.woken:
             os.kill(self._sleeper, signal.SIGCONT)
             self.woken = True
             console.print(f"  [yellow]![/] its retry has published; worker {self._sleeper} was woken")
-        self.superseded += kind == "superseded"
+        self.superseded += kind == "reported" and not data["accepted"]
 
     def _worker_of(self, step: str) -> int:
         with sqlite3.connect(self._stage.repo / "runner/runs.sqlite") as db:
@@ -103,7 +107,7 @@ def prove(stage: Stage, trouble: Trouble) -> None:
     repo.gc(grace=0)
     claim(not list(repo.intents()), "no intent is left")
     claim(repo.fsck().clean, "every byte that can be reached is there and right")
-    stage.fenceline("runs", "show", "--last")
+    stage.fenceline("runs")
     stage.fenceline("recoveries")
     stage.fenceline("log", "--graph")
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import fenceline as fl
 
 OWNER = "data@example.com"
-CONTROLS = fl.TaskControls(retry_count=3, retry_delay_seconds=1, response_timeout_seconds=10)
+CONTROLS = fl.TaskControls(retry_count=2, retry_delay_seconds=1, response_timeout_seconds=10)
 BUDGET = fl.PublishBudget(
     stage_timeout_seconds=5, confirm_timeout_seconds=3, completion_reserve_seconds=1, heartbeat_interval_seconds=1
 )

@@ -35,6 +35,8 @@ def test_interrupted_run_drains_and_the_next_goes_on(place: Place) -> None:
         text=True,
     ) as running:
         wait_for_body(place)
+        busy = place.run(code=4).stderr
+        assert f"is being run by process {running.pid} on " in busy
         running.send_signal(signal.SIGINT)
         assert running.stderr is not None
         for line in running.stderr:
@@ -48,6 +50,7 @@ def test_interrupted_run_drains_and_the_next_goes_on(place: Place) -> None:
     assert "the same command goes on with it" in stderr
     (run,) = place.runs()
     assert (run.status, place.files()) == ("RUNNING", set())
+    assert place.call("runs").stdout.splitlines()[1].split()[3] == "interrupted"
     done = place.run()
     assert f"going on with run {run.id}" in done.stderr
     assert place.ran() == ["2026-01-01 fetch", "2026-01-01 songs", "2026-01-01 total"]

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from fenceline.cli.board import Board
 from fenceline.cli.failure import FAILED_ATTEMPT
-from fenceline.cli.following import Interrupts, Waiting, drain, heard_once, interrupts
+from fenceline.cli.following import Interrupts, Waiting, drain, heard_once, in_place, interrupts
 from fenceline.cli.live import answers_apart, terminal_apart, took
 from fenceline.cli.opening import writing
 from fenceline.cli.options import Json, Repo
-from fenceline.cli.output import Column, emit, notes, one_line, remark, say, short, table
+from fenceline.cli.output import Column, emit, one_line, remark, say, short, table
 from fenceline.cli.run import Branch, Grace, Master, Params, Reference, Slots, Workers, make_runner, read_params
 from fenceline.errors import ContractError
 from fenceline.pipeline.loading import AnyPipeline, load_pipeline
@@ -263,7 +263,7 @@ class Backfill:
     def _showing(self, as_json: bool) -> Iterator[None]:
         with ExitStack() as stack:
             stack.enter_context(heard_once())
-            if as_json or not notes().is_terminal:
+            if as_json or not in_place():
                 stack.enter_context(answers_apart())
             else:
                 console = stack.enter_context(terminal_apart(self.runner.repo.native.seams.threads))

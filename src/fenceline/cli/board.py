@@ -49,7 +49,7 @@ class Line:
     """Its newest attempt, counted from 1; 0 if it has had none."""
     phase: str = ""
     spark: tuple[int, int, int] = (0, 0, 0)
-    """Stages seen, and of all their tasks those done and all."""
+    """Stages seen, and of their tasks those done and all."""
     bytes: int = 0
     verdicts: tuple[Mapping[str, Any], ...] = ()
     started: float | None = None
@@ -98,8 +98,10 @@ class _Facts:
 
     @property
     def spark(self) -> tuple[int, int, int]:
-        done, total = (sum(stage[at] for stage in self.stages.values()) for at in (0, 1))
-        return len(self.stages), done, total
+        """Stages that never begin, because their output is there already, do not count."""
+        newest = max(self.stages, default=None)
+        counted = [tasks for stage, tasks in self.stages.items() if tasks[0] or stage == newest]
+        return len(counted), sum(done for done, _ in counted), sum(total for _, total in counted)
 
 
 class Board:

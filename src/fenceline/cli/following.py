@@ -121,12 +121,18 @@ def viewing(as_json: bool, seams: Seams) -> Iterator[View]:
             yield InJson(stack.enter_context(answers_apart()))
             return
         stack.enter_context(heard_once())
-        if notes().is_terminal:
+        if in_place():
             console = stack.enter_context(terminal_apart(seams.threads))
             yield InPlace(stack.enter_context(LiveView(console)))
         else:
             stack.enter_context(answers_apart())
             yield InLines()
+
+
+def in_place() -> bool:
+    """Whether there is a terminal on which lines can be drawn again."""
+    console = notes()
+    return console.file.isatty() and not console.is_dumb_terminal
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from fenceline.cli.summary import show_steps, show_violations, summary, ways_on
 from fenceline.errors import ContractError, NotFound
 from fenceline.pipeline.builtin import run_branch
 from fenceline.pipeline.loading import AnyPipeline, load_pipeline
-from fenceline.pipeline.rows import RUNNING, RunRow
+from fenceline.pipeline.rows import RUNNING, RunRow, read_owner
 from fenceline.pipeline.runner import GRACE
 from fenceline.pipeline.runs import (
     RunEvent,
@@ -38,6 +38,8 @@ from fenceline.pipeline.runs import (
 )
 from fenceline.pipeline.store import Store, get_run
 from fenceline.task.contract import LoadError
+
+_NOBODY = "nobody: fenceline runs resume goes on with it"
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id; its first letters are enough.")]
 StepArgument = Annotated[str, typer.Argument(metavar="STEP", help="A step's name, as `runs show` lists them.")]
@@ -67,7 +69,8 @@ def runs(
     boards = [_board(store, each.id) for each in found] if store else []
     if as_json:
         keys = ("id", "key", "name", "status", "reason", "created", "ended")
-        emit([{**{key: getattr(board.row, key) for key in keys}, "steps": board.progress} for board in boards])
+        told = [{**{key: getattr(each.row, key) for key in keys}, "steps": each.progress} for each in boards]
+        emit([{**each, "worked_on_by": _by(store, board)} for each, board in zip(told, boards, strict=True)])
         return
     if not boards:
         remark("no runs yet" if status is None else f"no runs that are {status}")
@@ -81,11 +84,25 @@ def runs(
         Column("started", fixed=True),
         Column("took", right=True),
     )
-    table(columns, ((b.run, b.row.name, b.row.key, b.row.status, *_times(b)) for b in boards))
+    table(columns, (_listed(store, board) for board in boards))
 
 
-def _times(board: Board) -> tuple[str, str, str]:
-    return board.progress, moment(board.row.created), took(board.seconds)
+def _listed(store: Store | None, board: Board) -> tuple[object, ...]:
+    row = board.row
+    status = "interrupted" if board.running and _by(store, board) is None else row.status
+    return row.id, row.name, row.key, status, board.progress, moment(row.created), took(board.seconds)
+
+
+def _by(store: Store | None, board: Board) -> str | None:
+    """Who works on a run; None for one that is over, and for one whose process stopped or died."""
+    if store is None or not board.running or board.row.runner is None:
+        return None
+    with store.read() as db:
+        runner = db.execute("SELECT owner, ended FROM runners WHERE id = ?", [board.row.runner]).fetchone()
+    owner = read_owner(runner["owner"]) if runner is not None and runner["ended"] is None else None
+    if owner is None or store.seams.proven_dead(owner):
+        return None
+    return f"process {owner.pid} on {owner.host}"
 
 
 def show(
@@ -112,6 +129,7 @@ def show(
             ("status", row.status),
             ("reason", row.reason),
             ("target", board.target),
+            ("worked on by", (_by(store, board) or _NOBODY) if board.running else None),
             ("branch", branch if opened.native.find_head(branch) else None),
             ("started", moment(row.created)),
             ("took", took(board.seconds)),

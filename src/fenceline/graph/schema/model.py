@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from fenceline.errors import NotFound
 from fenceline.graph.schema.kinds import Choice, Kind, Scalar
@@ -27,7 +27,7 @@ class Span:
     high: Number | None = None
 
     def __str__(self) -> str:
-        return f"{'' if self.low is None else self.low}..{'' if self.high is None else self.high}"
+        return f"{_shown(self.low)}..{_shown(self.high)}"
 
     def holds(self, value: Number) -> bool:
         return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
@@ -36,6 +36,13 @@ class Span:
         """Whether whatever the other one allows is allowed here too."""
         low = self.low is None or (other.low is not None and self.low <= other.low)
         return low and (self.high is None or (other.high is not None and other.high <= self.high))
+
+
+def _shown(value: Number | None) -> str:
+    """Whole floats without a fraction: what the property's type makes of them is the same."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +120,15 @@ class Interface(_Declared):
 
     key: tuple[str, ...] = ()
 
+    own_columns: ClassVar[tuple[str, ...]] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class NodeType(_Declared):
     implements: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
 
-    own_columns = ("id",)
+    own_columns: ClassVar[tuple[str, ...]] = ("id",)
 
     @property
     def table_key(self) -> str:
@@ -132,7 +141,7 @@ class EdgeType(_Declared):
     target: str = ""
     card: Card | None = None
 
-    own_columns = ("id", "src", "dst")
+    own_columns: ClassVar[tuple[str, ...]] = ("id", "src", "dst")
 
     @property
     def table_key(self) -> str:

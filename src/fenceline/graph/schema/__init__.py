@@ -1,0 +1,1 @@
+"""The schema language of graphs, and what a schema says."""
