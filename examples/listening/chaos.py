@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from listening.stage import PIPELINE, DemoFailed, Stage, chapter, claim, console
-
 import fenceline as fl
+from listening.stage import PIPELINE, DemoFailed, Stage, chapter, claim, console
 
 STEPS = ("ingest", "clean", "sessions", "songs", "report")
 

@@ -6,9 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from listening.stage import PIPELINE, Stage, chapter, claim, console
-
 import fenceline as fl
+from listening.stage import PIPELINE, Stage, chapter, claim, console
 
 
 def main() -> None:

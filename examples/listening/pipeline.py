@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import date
 
-from listening import tasks
 from pydantic import BaseModel, ConfigDict
 
 import fenceline as fl
+from listening import tasks
 
 
 class DailyParams(BaseModel):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import date
 
-from listening import events, plots
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 import fenceline as fl
+from listening import events, plots
 
 OWNER = "data@example.com"
 CONTROLS = fl.TaskControls(retry_count=2, retry_delay_seconds=1, response_timeout_seconds=10)
@@ -94,7 +94,9 @@ def clean(workspace: fl.SparkWorkspace, params: Clean) -> Cleaned:
     return Cleaned(rows=kept.rows or 0, rejected=rejected.rows or 0)
 
 
-@fl.task(name="listening.sessions", owner=OWNER, controls=CONTROLS, budget=BUDGET, workspace=fl.WorkspaceSpec(prefix="/"))
+@fl.task(
+    name="listening.sessions", owner=OWNER, controls=CONTROLS, budget=BUDGET, workspace=fl.WorkspaceSpec(prefix="/")
+)
 def sessions(workspace: fl.SparkWorkspace, params: Day) -> Rows:
     """Listening without a break of half an hour is one session."""
     plays = workspace.read.parquet("clean/plays").where(F.col("day") == F.lit(params.day))

@@ -1,8 +1,9 @@
-"""The tour that `make demo` gives."""
+"""The demos that `make demo`, `make demo-chaos` and `make tour` give, in a small form."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-TOUR = Path(__file__).parents[2] / "examples" / "tour.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TOUR = EXAMPLES / "tour.py"
 
 
 def load_tour() -> ModuleType:
@@ -39,3 +41,33 @@ def test_tour_stops_at_the_first_claim_that_is_false(capsys: pytest.CaptureFixtu
         tour.claim(False, "this does not")
     assert stopped.value.code == 1
     assert "not true: this does not" in capsys.readouterr().out
+
+
+def run_demo(name: str, output: Path) -> str:
+    command = [sys.executable, str(EXAMPLES / "listening" / name), "--events", "20000", "--output", str(output)]
+    env = {**os.environ, "PYTHONPATH": str(EXAMPLES), "COLUMNS": "200"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_the_demo_ends_with_a_report(tmp_path: Path) -> None:
+    told = run_demo("demo.py", tmp_path / "out")
+    assert told.count("✓") == 4
+    assert "failed at clean" in told
+    assert "require_unique" in told
+    page = (tmp_path / "out/report/report.html").read_text()
+    assert "Listening on 2026-01-02" in page
+    for plot in ("top-songs.png", "by-hour.png"):
+        assert (tmp_path / "out/report" / plot).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_the_chaos_demo_proves_that_each_step_was_published_once(tmp_path: Path) -> None:
+    told = run_demo("chaos.py", tmp_path / "out")
+    assert "was killed by SIGKILL, sealed and about to publish" in told
+    assert "was stopped in the body of clean" in told
+    assert "was woken" in told
+    assert "each of the five steps has exactly one commit" in told
+    assert "rolled_forward" in told

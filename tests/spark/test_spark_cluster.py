@@ -36,7 +36,7 @@ CONF = {
 # The rest of the write and read tests differ from these in what the driver does, not in where tasks run.
 WHERE_IT_MATTERS = (
     "failures or on_cluster or create_append or overwrite_partitions_replaces or replace_where_rewrites "
-    "or computed_from or empty_frame or csv_options or read_your_writes or concurrent or part_is_live or hive_style"
+    "or computed_from or read_your_writes or concurrent or part_is_live"
 )
 
 

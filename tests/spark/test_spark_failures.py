@@ -96,6 +96,23 @@ def test_rows_that_are_not_in_the_files_stop_the_write(lab: Lab, monkeypatch: py
     assert attempt.workspace.files() == []
 
 
+def test_a_job_that_spark_does_not_report_on_stops_the_write(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its events were dropped, or forgotten: what it wrote cannot be compared with anything."""
+    from fenceline.spark import reports
+
+    monkeypatch.setattr(reports, "_PATIENCE", 0.1)
+    monkeypatch.setattr(reports, "_counted", lambda store, number: None)
+    attempt = lab.attempt()
+    with pytest.raises(StoreError, match="Spark does not say what the job .* wrote"):
+        attempt.workspace.write(lab.frame([("a", 1)], DAYS), "t")
+    assert attempt.workspace.files() == []
+
+
+def test_rows_are_counted_where_spark_cuts_descriptions_off(lab: Lab) -> None:
+    lab.session.conf.set("spark.sql.event.truncate.length", "5")
+    assert lab.attempt().workspace.write(lab.session.range(7), "t").rows == 7
+
+
 @pytest.mark.slow
 def test_a_running_job_is_cancelled_by_its_group(lab: Lab) -> None:
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:

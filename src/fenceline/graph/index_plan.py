@@ -39,7 +39,7 @@ def kind_of(lance_type: str) -> IndexKind:
 def segment(
     kind: IndexKind, fragments: Mapping[int, int], dimension: int | None, like: str | None = None
 ) -> IndexPlan | None:
-    """A segment over these fragments (id → rows), of type `like` where the index has one; None if it is not worth it."""
+    """A segment over these fragments (id → rows), of the type that the index has; None if not worth it."""
     rows = sum(fragments.values())
     ids = tuple(sorted(fragments))
     if not ids:

@@ -7,12 +7,12 @@ import errno
 import re
 from collections.abc import Iterator
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from fenceline.errors import ContractError, FencelineError, ObjectMissing, StoreError, store_error
 from fenceline.repo.native.pinned import AREA
 
-_MISSING = re.compile(r"[Nn]ot found: (?P<path>[^\s,]+)")
+_MISSING = re.compile(rf"[Nn]ot found: .*?(?P<address>{AREA}[^/\s]+\.lance/[^\s,]+)")
 _SYSTEM = {
     "No space left on device": errno.ENOSPC,
     "Disk quota exceeded": errno.EDQUOT,
@@ -51,8 +51,8 @@ def typed(error: Exception, doing: str) -> FencelineError:
     if isinstance(error, KeyError | TypeError) or any(words in text for words in _OF_THE_CALLER):
         return ContractError(f"{doing}: {text}", hint="compare it with the table's columns")
     missing = _MISSING.search(text)
-    if missing and AREA in missing["path"]:
-        address = AREA + missing["path"].rpartition(f"/{AREA}")[2].removeprefix(AREA)
+    if missing:
+        address = missing["address"]
         return ObjectMissing(
             f"{address} is missing while {doing}", hint="fenceline fsck shows what that breaks", address=address
         )

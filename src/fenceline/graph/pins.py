@@ -1,4 +1,4 @@
-"""Pins: the small files of a commit that name one version of one table, and all that is known of it without opening it."""
+"""Pins: the small files of a commit that each name one version of one table."""
 
 from __future__ import annotations
 

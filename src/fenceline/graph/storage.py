@@ -9,40 +9,35 @@ noted it makes it durable before its seal (INV-2), or takes it back.
 from __future__ import annotations
 
 import json
-import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import lance
-import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow as pa  # type: ignore[import-untyped]
 from lance.dataset import Index, LanceOperation
 from lance.fragment import FragmentMetadata
 from lance.fragment import write_fragments as _write_fragments
+from lance.lance import _Session as Session
 from lance.optimize import Compaction
 from lance.schema import LanceSchema
 
 from fenceline.errors import AlreadyExists, ContractError, ObjectMissing
 from fenceline.graph import files, index_plan, table_fields
-from fenceline.graph.column_changes import AddColumn, ChangeColumn, ColumnChange, DropColumn
 from fenceline.graph.effects import CREATE, STAGE, WRITE
-from fenceline.graph.filters import Value, any_of
+from fenceline.graph.filters import Value
 from fenceline.graph.lance_errors import translated
 from fenceline.graph.pins import IndexKind, IndexState, Pin
+from fenceline.graph.row_addresses import rows_where, rows_with
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.pinned import table_prefix
 
-log = logging.getLogger(__name__)
-
-Rows = pa.Table | pa.RecordBatchReader
+Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 Note = Callable[[Iterable[str]], None]
 
 _BASE = 1  # Lance cannot create a table detached: its first version is an ordinary one, and empty
-_IDS_IN_A_FILTER = 1_000
 _OPEN_VERSIONS = 64
-_DURING_CAST = "__fenceline_cast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +86,7 @@ class TableStore:
         self._objects = objects
         self._options = dict(options or {})
         self._note = note
-        self._session = lance.Session()
+        self._session = Session()
         self._opened: dict[tuple[str, int], lance.LanceDataset] = {}
         self._base_files: dict[str, tuple[files.TableFile, ...]] = {}
         where = urlsplit(objects.url)
@@ -225,7 +220,7 @@ class TableStore:
             raise ContractError("a delete takes ids or a filter", hint="give one of the two")
         dataset = self.open(pin)
         with translated(f"deleting from table {pin.table}"):
-            doomed = _doomed(dataset, column, list(ids)) if ids is not None else _addresses(dataset, where)
+            doomed = rows_with(dataset, column, list(ids)) if ids is not None else rows_where(dataset, where)
             if not doomed:
                 return pin
             changed: list[FragmentMetadata] = []
@@ -289,81 +284,46 @@ class TableStore:
             if not plan.num_tasks():
                 return pin
             with WRITE:
-                done = [task.execute(dataset) for task in plan.tasks]
+                done: list[Any] = [task.execute(dataset) for task in plan.tasks]
         groups = [LanceOperation.RewriteGroup(each.original_fragments, each.new_fragments) for each in done]
         compacted = self._commit(pin, dataset, LanceOperation.Rewrite(groups, []))
         for index in pin.indices:  # rewritten rows have new addresses, which the old segments do not know
             compacted = self.stage_index(compacted, index.column, index.kind, name=index.name, rebuild=True)
         return compacted
 
-    # --- staging: columns ---------------------------------------------------------------------------------------
+    # --- staging: columns; `table_columns.py` makes schema changes of these -------------------------------------
 
-    def stage_columns(self, pin: Pin, changes: Iterable[ColumnChange]) -> Pin:
-        """Add, drop, rename and cast columns. Only a cast and an added value write data."""
-        for change in changes:
-            with translated(f"changing the columns of table {pin.table}"):
-                if isinstance(change, AddColumn):
-                    pin = self._add_column(pin, change)
-                elif isinstance(change, DropColumn):
-                    fields = table_fields.trees(_messages(self.open(pin).lance_schema))
-                    pin = self._project(pin, table_fields.replaced(fields, change.name, None))
-                else:
-                    pin = self._change_column(pin, change)
-        return pin
+    def field_messages(self, pin: Pin) -> list[bytes]:
+        """The version's fields, as `table_fields.py` reads them."""
+        return _messages(self.open(pin).lance_schema)
 
-    def _add_column(self, pin: Pin, change: AddColumn) -> Pin:
-        dataset, new = self.open(pin), change.field
-        if new.name in dataset.schema.names:
-            raise ContractError(f"there is a column {new.name!r} already", hint="choose another name")
-        if change.value is not None and pin.rows:
-            value = pa.scalar(change.value, new.type)
-            pin = self._compute(pin, "id", new.name, lambda column: pa.repeat(value, len(column)))
-            fields = table_fields.trees(_messages(self.open(pin).lance_schema))
-            added = fields[-1].nullable(new.nullable)
-            return pin if new.nullable else self._project(pin, table_fields.replaced(fields, new.name, added))
-        if not new.nullable and pin.rows:
-            raise ContractError(
-                f"{new.name!r} may not be null, and {pin.rows} rows have no value for it", hint="give a value"
-            )
-        fresh = table_fields.trees(_messages(LanceSchema.from_pyarrow(pa.schema([new]))))[0]
-        fields = [*table_fields.trees(_messages(dataset.lance_schema)), fresh.numbered(dataset.max_field_id + 1)]
+    def fresh_field_messages(self, pin: Pin, field: pa.Field) -> table_fields.FieldTree:
+        """A new field, numbered behind all that the table has ever had."""
+        fresh = table_fields.trees(_messages(LanceSchema.from_pyarrow(pa.schema([field]))))[0]
+        return fresh.numbered(self.open(pin).max_field_id + 1)
+
+    def stage_fields(self, pin: Pin, fields: Sequence[table_fields.FieldTree]) -> Pin:
+        """The same data under other fields: dropped, renamed, reordered, or new ones that are null."""
+        dataset = self.open(pin)
+        metadata = dataset.lance_schema.__reduce__()[1][0]
+        schema = LanceSchema._from_protos(metadata, *table_fields.flat(fields))
+        if dataset.max_field_id >= table_fields.greatest_id(fields):
+            return self._commit(pin, dataset, LanceOperation.Project(schema))
         kept = [fragment.metadata for fragment in dataset.get_fragments()]
-        return self._commit(pin, dataset, LanceOperation.Merge(kept, _lance_schema(dataset.lance_schema, fields)))
+        return self._commit(pin, dataset, LanceOperation.Merge(kept, schema))
 
-    def _change_column(self, pin: Pin, change: ChangeColumn) -> Pin:
-        name, new = change.name, change.field
-        schema = self.open(pin).schema
-        if name not in schema.names:
-            raise ContractError(f"there is no column {name!r}", hint=f"there are {schema.names}")
-        if new.name != name and new.name in schema.names:
-            raise ContractError(f"there is a column {new.name!r} already", hint="choose another name")
-        if schema.field(name).type == new.type:
-            fields = table_fields.trees(_messages(self.open(pin).lance_schema))
-            same = next(field for field in fields if field.name == name)
-            return self._project(pin, table_fields.replaced(fields, name, _as_said(same, new)))
-        if not pin.fragments:
-            cast = self._add_column(pin, AddColumn(new.with_name(_DURING_CAST)))
-        else:
-            cast = self._compute(pin, name, _DURING_CAST, lambda column: column.cast(new.type))
-        *fields, last = table_fields.trees(_messages(self.open(cast).lance_schema))
-        return self._project(cast, table_fields.replaced(fields, name, _as_said(last, new)))
-
-    def _compute(self, pin: Pin, source: str, name: str, value: Callable[[pa.Array], pa.Array]) -> Pin:
+    def stage_computed(self, pin: Pin, source: str, name: str, value: Callable[[pa.Array], pa.Array]) -> Pin:
         """One more column, computed from another one, in files beside those that are there."""
         dataset = self.open(pin)
         made: list[FragmentMetadata] = []
         schema = dataset.lance_schema
-        with WRITE:
+        with translated(f"computing {name!r} of table {pin.table}"), WRITE:
             for fragment in dataset.get_fragments():
                 metadata, schema = fragment.merge_columns(
                     lambda batch: pa.record_batch([value(batch.column(source))], names=[name]), columns=[source]
                 )
                 made.append(metadata)
         return self._commit(pin, dataset, LanceOperation.Merge(made, schema))
-
-    def _project(self, pin: Pin, fields: Iterable[table_fields.FieldTree]) -> Pin:
-        dataset = self.open(pin)
-        return self._commit(pin, dataset, LanceOperation.Project(_lance_schema(dataset.lance_schema, fields)))
 
     # --- within -------------------------------------------------------------------------------------------------
 
@@ -450,7 +410,7 @@ class TableStore:
                 if file.path in there:
                     raise AlreadyExists(
                         f"the rows in {file.path} are in table {pin.table} already",
-                        hint="they are published: adopt them",
+                        hint="adopt them",
                     )
                 there.add(file.path)
 
@@ -466,33 +426,6 @@ def _refuse_other_columns(pin: Pin, dataset: lance.LanceDataset, new: Iterable[F
             )
 
 
-def _addresses(dataset: lance.LanceDataset, where: str | None) -> dict[int, list[int]]:
-    found = dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
-    return _by_fragment(found["_rowaddr"])
-
-
-def _doomed(dataset: lance.LanceDataset, column: str, ids: list[Value]) -> dict[int, list[int]]:
-    """Where the rows with these ids lie: by the index while they are few, by one scan when they are many."""
-    if not ids:
-        return {}
-    if len(ids) <= _IDS_IN_A_FILTER:
-        return _addresses(dataset, any_of(column, ids))
-    wanted = pa.array(ids, dataset.schema.field(column).type)
-    doomed: dict[int, list[int]] = defaultdict(list)
-    for batch in dataset.scanner(columns=[column], with_row_address=True).to_reader():
-        hits = batch["_rowaddr"].filter(pc.is_in(batch[column], value_set=wanted))
-        for fragment, offsets in _by_fragment(hits).items():
-            doomed[fragment] += offsets
-    return dict(doomed)
-
-
-def _by_fragment(addresses: pa.Array | pa.ChunkedArray) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
-    for address in addresses.to_pylist():
-        found[address >> 32].append(address & 0xFFFFFFFF)
-    return dict(found)
-
-
 def _records(dataset: lance.LanceDataset, name: str) -> list[Index]:
     """The segments of an index, in the form in which Lance takes them back to remove them."""
     return [
@@ -503,16 +436,8 @@ def _records(dataset: lance.LanceDataset, name: str) -> list[Index]:
     ]
 
 
-def _as_said(field: table_fields.FieldTree, new: pa.Field) -> table_fields.FieldTree:
-    return field.renamed(new.name).nullable(new.nullable)
-
-
 def _messages(schema: LanceSchema) -> list[bytes]:
     return list(schema.__reduce__()[1][1:])
-
-
-def _lance_schema(like: LanceSchema, fields: Iterable[table_fields.FieldTree]) -> LanceSchema:
-    return LanceSchema._from_protos(like.__reduce__()[1][0], *table_fields.flat(fields))
 
 
 def _listed(columns: Sequence[str] | None) -> list[str] | None:

@@ -50,11 +50,22 @@ def flat(fields: Iterable[FieldTree]) -> list[bytes]:
     return [message for field in fields for message in field.messages]
 
 
+def named(fields: Iterable[FieldTree], name: str) -> FieldTree:
+    found = {field.name: field for field in fields}
+    if name not in found:
+        raise ContractError(f"there is no column {name!r}", hint=f"there are {sorted(found)}")
+    return found[name]
+
+
 def replaced(fields: Sequence[FieldTree], name: str, new: FieldTree | None) -> list[FieldTree]:
     """With one field replaced, or dropped where `new` is None."""
-    if all(field.name != name for field in fields):
-        raise ContractError(f"there is no column {name!r}", hint=f"there are {[f.name for f in fields]}")
-    return [field if field.name != name else new for field in fields if field.name != name or new is not None]  # type: ignore[misc]
+    named(fields, name)
+    changed = [new if field.name == name else field for field in fields]
+    return [field for field in changed if field is not None]
+
+
+def greatest_id(fields: Iterable[FieldTree]) -> int:
+    return max((_number(message, ID) for message in flat(fields)), default=-1)
 
 
 def _shifted(message: bytes, shift: int) -> bytes:

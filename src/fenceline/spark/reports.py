@@ -25,14 +25,14 @@ class Report(NamedTuple):
     files: int
 
 
-def written(session: SparkSession, description: str, seams: Seams) -> Report:
-    """The report of the one write whose jobs have this description; for classic sessions only."""
+def written(session: SparkSession, job: str, seams: Seams) -> Report:
+    """The report of the one write into this job's directory; for classic sessions only."""
     store = cast(Any, session)._jsparkSession.sharedState().statusStore()
     until, pause = seams.clock.monotonic() + _PATIENCE, _PAUSE
-    while (found := _ended(store, description)) is None:
+    while (found := _ended(store, job)) is None:
         if seams.clock.monotonic() > until:
             raise StoreError(
-                f"{description}: Spark does not say what the job wrote",
+                f"Spark does not say what the job {job} wrote",
                 hint="nothing was registered. Raise spark.sql.ui.retainedExecutions or "
                 "spark.scheduler.listenerbus.eventqueue.capacity, and run it again",
             )
@@ -41,11 +41,12 @@ def written(session: SparkSession, description: str, seams: Seams) -> Report:
     return found
 
 
-def _ended(store: Any, description: str) -> Report | None:
+def _ended(store: Any, job: str) -> Report | None:
     executions = store.executionsList()
     for at in range(executions.size() - 1, -1, -1):
         execution = executions.apply(at)
-        if execution.description() == description:
+        # its description may be cut short by Spark's settings; its plan names the directory
+        if job in execution.description() or job in execution.physicalPlanDescription():
             number = execution.executionId()
             return _counted(store, number) if execution.completionTime().isDefined() else None
     return None

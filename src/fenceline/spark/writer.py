@@ -153,15 +153,14 @@ class Writer:
 
     def _run(self, aim: Target, df: DataFrame, job: str, given: Mapping[str, str]) -> Report:
         """Run it; what Spark says that it wrote."""
-        description = f"fenceline: write {aim.path} ({job})"
         frame, told = _counted(df, job) if is_connect(self._session) else (df, None)
         options = {**formats.with_defaults(aim.format, {**aim.options, **given}), **_COMMITTER}
         writer = frame.write.format(aim.format).options(**options).mode("error")
         if aim.partition_by:
             writer = writer.partitionBy(*aim.partition_by)
-        with job_group(self._session, self.group, description), FILE:
+        with job_group(self._session, self.group, f"fenceline: write {aim.path} ({job})"), FILE:
             writer.save("file://" + self.directory(aim, job))
-        return told() if told else reports.written(self._session, description, self._seams)
+        return told() if told else reports.written(self._session, job, self._seams)
 
     def _settled(self, aim: Target, job: str, said: Report, given: Mapping[str, str]) -> list[parts.Part]:
         """The part files, compared with what the job said. Executors that write elsewhere also report success."""

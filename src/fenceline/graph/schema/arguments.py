@@ -58,25 +58,30 @@ def kind_of(use: TypeUse, others: frozenset[str], problems: Problems) -> Kind | 
     if name == "enum":
         return _choice(use, problems)
     if use.arguments is not None and name in _TYPES:
-        return problems.add(spot, f"{name} takes no arguments", f"write {name}")
+        problems.add(spot, f"{name} takes no arguments", f"write {name}")
+        return None
     if name in _TYPES:
         return Scalar(name)
     if name in others:
         hint = "properties hold values; declare an edge type to relate nodes"
-        return problems.add(spot, f"{name} is a type of the schema, not of a property", hint)
+        problems.add(spot, f"{name} is a type of the schema, not of a property", hint)
+        return None
     known = _ELSEWHERE.get(name.lower())
     hint = f"write {known}" if known else did_you_mean(name, _TYPES) or f"there are {', '.join(_TYPES)} and [T]"
-    return problems.add(spot, f"unknown type {name!r}", hint)
+    problems.add(spot, f"unknown type {name!r}", hint)
+    return None
 
 
 def _list(item: TypeUse, others: frozenset[str], problems: Problems) -> Kind | None:
     if item.nullable:
         problems.add(item.name.spot, "the items of a list are never null", "take the ? inside [ ] out")
     if item.item is not None:
-        return problems.add(item.name.spot, "a list cannot hold lists", "its items are scalars or enums")
+        problems.add(item.name.spot, "a list cannot hold lists", "its items are scalars or enums")
+        return None
     kind = kind_of(item, others, problems)
     if isinstance(kind, Vector):
-        return problems.add(item.name.spot, "a list cannot hold vectors", "its items are scalars or enums")
+        problems.add(item.name.spot, "a list cannot hold vectors", "its items are scalars or enums")
+        return None
     return None if kind is None or isinstance(kind, ListOf) else ListOf(kind)
 
 
@@ -86,12 +91,14 @@ def _vector(use: TypeUse, problems: Problems) -> Vector | None:
     if re.fullmatch(r"[0-9]{1,5}", size) and 1 <= int(size) <= LONGEST_VECTOR:
         return Vector(int(size))
     expected = f"a Vector says its length, from 1 to {LONGEST_VECTOR}"
-    return problems.add(use.name.spot, expected, "write Vector(384)")
+    problems.add(use.name.spot, expected, "write Vector(384)")
+    return None
 
 
 def _choice(use: TypeUse, problems: Problems) -> Choice | None:
     if not use.arguments:
-        return problems.add(use.name.spot, "an enum names its values", "write enum(draft, published)")
+        problems.add(use.name.spot, "an enum names its values", "write enum(draft, published)")
+        return None
     values: list[str] = []
     right = True
     for argument in use.arguments:
@@ -106,12 +113,14 @@ def _choice(use: TypeUse, problems: Problems) -> Choice | None:
 
 def _choice_value(argument: Argument, problems: Problems) -> str | None:
     if isinstance(argument, Bounds) or argument.sort is Sort.NUMBER:
-        return problems.add(argument.spot, "the values of an enum are names or texts", 'put it in quotes: "1"')
+        problems.add(argument.spot, "the values of an enum are names or texts", 'put it in quotes: "1"')
+        return None
     if argument.sort is Sort.NAME:
         return argument.text
     value = text_of(argument, problems)
     if value == "":
-        return problems.add(argument.spot, "an enum cannot have an empty value", "make the property nullable instead")
+        problems.add(argument.spot, "an enum cannot have an empty value", "make the property nullable instead")
+        return None
     return value
 
 
@@ -121,10 +130,12 @@ def text_of(word: Word, problems: Problems) -> str | None:
         value = json.loads(word.text, strict=False)
         str(value).encode()
     except UnicodeEncodeError:
-        return problems.add(word.spot, "this text holds half of a character", "write both halves of \\ud…")
+        problems.add(word.spot, "this text holds half of a character", "write both halves of \\ud…")
+        return None
     except ValueError:
         hint = 'a backslash is written \\\\, a quote \\", a new line \\n'
-        return problems.add(word.spot, "this text has an escape that does not exist", hint)
+        problems.add(word.spot, "this text has an escape that does not exist", hint)
+        return None
     return str(value)
 
 
@@ -133,7 +144,8 @@ def one_text(annotation: Annotation, problems: Problems, example: str) -> str | 
     given = annotation.arguments or ()
     if len(given) == 1 and isinstance(given[0], Word) and given[0].sort is Sort.TEXT:
         return text_of(given[0], problems)
-    return problems.add(annotation.name.spot, f"@{annotation.name.text} takes one text", f"write {example}")
+    problems.add(annotation.name.spot, f"@{annotation.name.text} takes one text", f"write {example}")
+    return None
 
 
 def one_name(annotation: Annotation, problems: Problems, example: str) -> Word | None:
@@ -145,7 +157,8 @@ def one_name(annotation: Annotation, problems: Problems, example: str) -> Word |
             return None
         if NAME.fullmatch(text):
             return Word(text, word.spot)
-    return problems.add(annotation.name.spot, f"@{annotation.name.text} takes one name", f"write {example}")
+    problems.add(annotation.name.spot, f"@{annotation.name.text} takes one name", f"write {example}")
+    return None
 
 
 def span_of(annotation: Annotation, kind: Kind, problems: Problems) -> Span | None:
@@ -157,7 +170,8 @@ def span_of(annotation: Annotation, kind: Kind, problems: Problems) -> Span | No
     if (low is None) != (bounds.low is None) or (high is None) != (bounds.high is None):
         return None
     if low is not None and high is not None and low > high:
-        return problems.add(bounds.spot, f"no value is in {low}..{high}", "write the smaller bound first")
+        problems.add(bounds.spot, f"no value is in {low}..{high}", "write the smaller bound first")
+        return None
     return Span(low, high)
 
 
@@ -167,12 +181,14 @@ def card_of(annotation: Annotation, problems: Problems) -> tuple[int, int | None
         return None
     for word in filter(None, (bounds.low, bounds.high)):
         if not re.fullmatch(r"[0-9]{1,9}", word.text):
-            return problems.add(word.spot, "@card counts edges: whole numbers from 0", "write @card(0..1)")
+            problems.add(word.spot, "@card counts edges: whole numbers from 0", "write @card(0..1)")
+            return None
     low = int(bounds.low.text) if bounds.low else 0
     high = int(bounds.high.text) if bounds.high else None
     if high is not None and (high < low or high == 0):
         what = f"no number of edges is in {low}..{high}" if high < low else "this allows no edge at all"
-        return problems.add(bounds.spot, what, "write the smaller bound first, and at most from 1")
+        problems.add(bounds.spot, what, "write the smaller bound first, and at most from 1")
+        return None
     return low, high
 
 
@@ -181,8 +197,10 @@ def _bounds(annotation: Annotation, problems: Problems, example: str) -> Bounds 
     if len(given) == 1 and isinstance(given[0], Bounds):
         if given[0].low or given[0].high:
             return given[0]
-        return problems.add(given[0].spot, f"@{annotation.name.text} needs a bound", f"write {example}")
-    return problems.add(annotation.name.spot, f"@{annotation.name.text} takes low..high", f"write {example}")
+        problems.add(given[0].spot, f"@{annotation.name.text} needs a bound", f"write {example}")
+        return None
+    problems.add(annotation.name.spot, f"@{annotation.name.text} takes low..high", f"write {example}")
+    return None
 
 
 def _number(word: Word | None, kind: Kind, problems: Problems) -> Number | None:
@@ -197,7 +215,8 @@ def _number(word: Word | None, kind: Kind, problems: Problems) -> Number | None:
         low, high = INTEGERS[kind]
         if len(word.text) <= _DIGITS and low <= int(word.text) <= high:
             return int(word.text)
-    return problems.add(word.spot, f"{word.text[:40]} is not a number that {kind} can hold", "write one that fits")
+    problems.add(word.spot, f"{word.text[:40]} is not a number that {kind} can hold", "write one that fits")
+    return None
 
 
 def named(word: Word, what: str, problems: Problems) -> bool:

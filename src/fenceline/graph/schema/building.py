@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from fenceline.graph.schema import annotations
-from fenceline.graph.schema.annotations import Columns, Header, Members
 from fenceline.graph.schema.arguments import named, where
 from fenceline.graph.schema.kinds import Kind, Scalar, can_be_indexed, can_be_key, can_be_unique
+from fenceline.graph.schema.members import Columns, Header, Members, duplicate_renames, header, members
 from fenceline.graph.schema.model import Catalogue, EdgeType, Interface, NodeType, Property, in_column_order
-from fenceline.graph.schema.problems import Problems, Spot, did_you_mean
+from fenceline.graph.schema.problems import Problems, did_you_mean
 from fenceline.graph.schema.syntax import Declaration, Word
 
 _CAN: dict[str, tuple[Callable[[Kind], bool], str]] = {
@@ -57,7 +56,7 @@ def build(declared: Iterable[Declaration], problems: Problems) -> Catalogue:
         _endpoints(each.declared, keywords, problems)
         _constrain(each, problems)
     for same in (interfaces, nodes, edges):
-        annotations.duplicate_renames([(each.header.rename_from, each.declared.name.spot) for each in same], problems)
+        duplicate_renames([(each.header.rename_from, each.declared.name.spot) for each in same], problems)
     return Catalogue(tuple(map(_interface, interfaces)), tuple(map(_node, nodes)), tuple(map(_edge, edges)))
 
 
@@ -75,10 +74,10 @@ def _unique_names(declared: Iterable[Declaration], problems: Problems) -> list[D
 
 
 def _read(declared: Declaration, names: frozenset[str], problems: Problems) -> _Parts:
-    found = annotations.members(declared, names, problems)
-    annotations.duplicate_renames([(each.rename_from, spot) for each, spot in found.properties.values()], problems)
+    found = members(declared, names, problems)
+    duplicate_renames([(each.rename_from, spot) for each, spot in found.properties.values()], problems)
     properties = {name: each for name, (each, _) in found.properties.items()}
-    head = annotations.header(declared, problems)
+    head = header(declared, problems)
     return _Parts(declared, head, found, properties, set(found.named) - set(properties))
 
 
@@ -115,12 +114,12 @@ def _inherit(node: _Parts, interfaces: dict[str, _Parts], keywords: dict[str, st
     node.properties = {name: each for name, (each, _) in inherited.items()}
     for name, each in own.items():
         spot = node.members.properties[name][1]
-        same = next((other for other in inherited if other.lower() == name.lower()), None)
-        if same is None:
+        base_name = next((other for other in inherited if other.lower() == name.lower()), None)
+        if base_name is None:
             node.properties[name] = each
             continue
-        base, origin = inherited[same]
-        if (same, base.kind, base.nullable) == (name, each.kind, each.nullable):
+        base, origin = inherited[base_name]
+        if (base_name, base.kind, base.nullable) == (name, each.kind, each.nullable):
             node.properties[name] = _repeated(each, base)
         else:
             said = f"{base.name}: {base.kind}{'?' if base.nullable else ''}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fenceline.errors import ContractError
-from fenceline.graph.schema.model import EdgeType, NodeType
+from fenceline.graph.schema.model import NodeType
 from fenceline.graph.schema.problems import InvalidValue
 from fenceline.graph.schema.values import normalise
 
@@ -30,7 +30,7 @@ def node_id(node: NodeType, row: Mapping[str, Any], fresh: Callable[[], str]) ->
     return made
 
 
-def edge_id(edge: EdgeType, row: Mapping[str, Any], fresh: Callable[[], str]) -> str:
+def edge_id(row: Mapping[str, Any], fresh: Callable[[], str]) -> str:
     given = row.get("id")
     return fresh() if given is None else checked("id", given)
 

@@ -67,7 +67,7 @@ def refusal(error: UnexpectedInput, text: str) -> Problem:
 def _last(error: UnexpectedToken | UnexpectedCharacters) -> str | None:
     """What stood right before; at the end of the text only the lexer knows."""
     last: Token | None = error.token_history[-1] if error.token_history else None
-    if last is None and error.interactive_parser is not None:
+    if last is None and error.interactive_parser is not None and error.interactive_parser.lexer_thread.state:
         last = error.interactive_parser.lexer_thread.state.last_token
     return last.type if last is not None else None
 

@@ -6,16 +6,14 @@ import functools
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fenceline.errors import ConfigError
-from fenceline.graph.schema.problems import Problem, SchemaSyntaxError, Spot
+from fenceline.graph.schema.problems import SchemaSyntaxError, Spot
 from fenceline.graph.schema.refusals import refusal
 
 if TYPE_CHECKING:
     from lark import Lark, Token
-
-T = TypeVar("T")
 
 
 class Sort(StrEnum):
@@ -89,15 +87,6 @@ def declarations(text: str, source: str) -> tuple[Declaration, ...]:
     return tuple(found)
 
 
-def problem_of(text: str) -> Problem | None:
-    """What is wrong with the form of a text, if anything is."""
-    try:
-        declarations(text, "")
-    except SchemaSyntaxError as error:
-        return error.problems[0]
-    return None
-
-
 @functools.cache
 def _parser() -> Lark:
     try:
@@ -128,7 +117,7 @@ def _parser() -> Lark:
         def named(self, children: list[Any]) -> TypeUse:
             return TypeUse(_word(children[0]), children[1] if len(children) > 1 else None)
 
-        def list(self, children: list[Any]) -> TypeUse:
+        def many(self, children: list[Any]) -> TypeUse:
             return TypeUse(children[0].name, item=children[0])
 
         def type(self, children: list[Any]) -> TypeUse:

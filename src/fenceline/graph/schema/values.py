@@ -33,22 +33,22 @@ _DATE_EXPECTED = 'a Date ("2026-01-31", or a date)'
 _DATETIME_EXPECTED = 'a DateTime ("2026-01-31T12:00:00Z" to the microsecond, or a datetime)'
 
 
-def normaliser(property: Property) -> Callable[[object], Any]:
+def normaliser(of: Property) -> Callable[[object], Any]:
     """The function that a column's values go through; None only where the property is nullable."""
-    read, name, nullable = _reader(property.kind), property.name, property.nullable
+    read, name, nullable = _reader(of.kind), of.name, of.nullable
 
     def normalise(value: object) -> Any:
         if value is None:
             if nullable:
                 return None
-            raise InvalidValue(name, None, f"{_a(property.kind)}: it is required", hint=f"give {name} a value")
+            raise InvalidValue(name, None, f"{_a(of.kind)}: it is required", hint=f"give {name} a value")
         return read(name, value)
 
     return normalise
 
 
-def normalise(property: Property, value: object) -> Any:
-    return normaliser(property)(value)
+def normalise(of: Property, value: object) -> Any:
+    return normaliser(of)(value)
 
 
 def normalise_row(table: TableType, row: Mapping[str, object]) -> dict[str, Any]:
@@ -59,20 +59,20 @@ def normalise_row(table: TableType, row: Mapping[str, object]) -> dict[str, Any]
     return {each.name: normaliser(each)(row.get(each.name)) for each in table.properties}
 
 
-def arrow_array(property: Property, values: Iterable[object]) -> pa.Array:
-    read = normaliser(property)
-    return pa.array([read(value) for value in values], type=arrow_type(property.kind))
+def arrow_array(of: Property, values: Iterable[object]) -> pa.Array:
+    read = normaliser(of)
+    return pa.array([read(value) for value in values], type=arrow_type(of.kind))
 
 
-def broken_rule(property: Property, value: Any) -> str | None:
+def broken_rule(of: Property, value: Any) -> str | None:
     """Which of the property's own rules a normalised value breaks, as the schema writes it; nulls break none."""
     if value is None:
         return None
-    bounds = property.bounds()
+    bounds = of.bounds()
     if bounds is not None and not bounds.holds(value):
-        return f"@range({property.range})"
-    if property.check is not None and not matches(property.check, value):
-        return f'@check("{property.check}")'
+        return f"@range({of.range})"
+    if of.check is not None and not matches(of.check, value):
+        return f'@check("{of.check}")'
     return None
 
 

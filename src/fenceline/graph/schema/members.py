@@ -79,12 +79,12 @@ def members(declared: Declaration, others: frozenset[str], problems: Problems) -
         if isinstance(member, PropertyUse):
             current, seen, last = _property(declared, member, found, others, problems), set(), member.name.text
         elif member.name.text in COLUMNS and member.arguments is not None:
-            _table_constraint(declared, member, found, problems)
+            _table_constraint(member, found, problems)
             current, last = None, None
         elif last is None:
             _misplaced(member, problems)
         elif _known(member, seen, problems) and current is not None:
-            current = _annotated(declared, current, member, found, problems)
+            current = _annotated(current, member, found, problems)
             found.properties[current.name] = (current, found.named[current.name])
     return found
 
@@ -114,9 +114,7 @@ def _property(
     return made
 
 
-def _annotated(
-    declared: Declaration, current: Property, annotation: Annotation, found: Members, problems: Problems
-) -> Property:
+def _annotated(current: Property, annotation: Annotation, found: Members, problems: Problems) -> Property:
     name, spot, kind = annotation.name.text, annotation.name.spot, current.kind
     if name in COLUMNS:
         found.constraints.append(Columns(name, (Word(current.name, spot),), spot))
@@ -173,11 +171,12 @@ def _pattern(annotation: Annotation, problems: Problems) -> str | None:
         compute.match_substring_regex(pyarrow.array([""]), pattern)
     except pyarrow.ArrowInvalid as error:
         said = str(error).removeprefix("Invalid regular expression: ")
-        return problems.add(annotation.name.spot, f"not a regular expression: {said}", "write it in RE2's syntax")
+        problems.add(annotation.name.spot, f"not a regular expression: {said}", "write it in RE2's syntax")
+        return None
     return pattern
 
 
-def _table_constraint(declared: Declaration, annotation: Annotation, found: Members, problems: Problems) -> None:
+def _table_constraint(annotation: Annotation, found: Members, problems: Problems) -> None:
     name = annotation.name.text
     given = annotation.arguments or ()
     words = [each for each in given if isinstance(each, Word) and each.sort is Sort.NAME]
@@ -198,7 +197,8 @@ def _renamed(annotation: Annotation, what: str, name: str, problems: Problems) -
     if word is None or not arguments.named(word, kind, problems):
         return None
     if word.text == name:
-        return problems.add(word.spot, f"{name} is renamed from itself", "take @rename_from out")
+        problems.add(word.spot, f"{name} is renamed from itself", "take @rename_from out")
+        return None
     return word.text
 
 
