@@ -11,6 +11,7 @@ from typing import Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
+from fenceline.graph.following import FollowPins
 from fenceline.repo.merge import Strategy, Unit
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
 from fenceline.repo.names import check_ref, is_commit_id
@@ -359,10 +360,11 @@ class Repository:
 
     def fsck(self, *, content: bool = True, step: Step | None = None) -> Report:
         """Verify every reachable object and, with `content`, every byte."""
-        return Checker(self._native, step, content).run()
+        return Checker(self._native, step, content, FollowPins(self._native.objects)).run()
 
     def _collector(self, retention: Retention | None) -> Collector:
-        return Collector(self._native, lambda: protected(self._intents), retention or Retention())
+        pinned = FollowPins(self._native.objects)
+        return Collector(self._native, lambda: protected(self._intents), retention or Retention(), pinned)
 
     # --- lifetime -----------------------------------------------------------------------------------------------
 
@@ -405,8 +407,10 @@ def protected(intents: IntentStore) -> Protected:
     """What garbage collection must keep for unfinished intents: heartbeat or not, quarantined or not."""
     executions: set[str] = set()
     commits: set[str] = set()
+    tables: set[str] = set()
     for execution in intents.executions():
         executions.add(execution)
+        tables.update(intents.tables(execution))
         try:
             intent = intents.find(execution)
             if intent is None:
@@ -417,4 +421,4 @@ def protected(intents: IntentStore) -> Protected:
                 commits.add(verdict.commit)
         except ObjectDamaged:  # all that can be kept of it are its own prefixes
             continue
-    return Protected(frozenset(executions), frozenset(commits))
+    return Protected(frozenset(executions), frozenset(commits), frozenset(tables))

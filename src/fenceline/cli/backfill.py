@@ -41,7 +41,7 @@ Over = Annotated[
 Parallel = Annotated[int, typer.Option("--parallel", min=1, help="How many runs at once.", metavar="N")]
 FailFast = Annotated[bool, typer.Option("--fail-fast", help="Start no more runs once one has failed.")]
 
-State: TypeAlias = Literal["waiting", "running", "completed", "done before", "failed", "not run"]
+State: TypeAlias = Literal["waiting", "running", "completed", "done before", "failed", "interrupted", "not run"]
 
 
 @dataclass(eq=False, slots=True)
@@ -255,7 +255,7 @@ class Backfill:
     def _end(self) -> None:
         for item in self.items:
             if item.state in ("waiting", "running"):
-                item.state = "not run" if item.state == "waiting" else item.state
+                item.state = "not run" if item.state == "waiting" else "interrupted"
 
     # --- what is shown meanwhile --------------------------------------------------------------------------------
 

@@ -63,9 +63,11 @@ def _segment_files(prefix: str, size: int | None, objects: ObjectStore) -> Itera
         yield TableFile(info.key, info.size)
 
 
-def problems(files: Iterable[TableFile], objects: ObjectStore) -> Iterator[tuple[str, str]]:
-    """What of these is missing or cut off: (address, what)."""
+def problems(files: Iterable[TableFile], objects: ObjectStore, sound: set[str]) -> Iterator[tuple[str, str]]:
+    """What of these is missing or cut off: (address, what). `sound` holds what was found to be there before."""
     for file in files:
+        if file.key in sound:
+            continue
         if file.key.endswith("/"):
             yield file.key, f"has less than the {file.size} bytes of the index that lies there"
             continue
@@ -74,3 +76,5 @@ def problems(files: Iterable[TableFile], objects: ObjectStore) -> Iterator[tuple
             yield file.key, "is missing"
         elif info.size == 0 or (file.size is not None and info.size != file.size):
             yield file.key, f"has {info.size} bytes instead of {'some' if file.size is None else file.size}"
+        else:
+            sound.add(file.key)

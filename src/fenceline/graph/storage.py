@@ -9,7 +9,7 @@ noted it makes it durable before its seal (INV-2), or takes it back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -162,7 +162,7 @@ class TableStore:
 
     def problems(self, pin: Pin) -> Iterable[tuple[str, str]]:
         """What of the version is missing or cut off: (address, what)."""
-        return files.problems(self.files_of(pin), self._objects)
+        return files.problems(self.files_of(pin), self._objects, set())
 
     # --- staging: rows ------------------------------------------------------------------------------------------
 
@@ -416,14 +416,22 @@ class TableStore:
 
 
 def _refuse_other_columns(pin: Pin, dataset: lance.LanceDataset, new: Iterable[FragmentMetadata]) -> None:
-    """Fragments written for other columns would be read as nulls, or not at all."""
-    top = {field.id() for field in dataset.lance_schema.fields() if not field.children()}
+    """Rows written for a column that was dropped or cast since would lose it; one that must be there is not null."""
+    fields = dataset.lance_schema.fields()
+    known = {each.id() for field in fields for each in _with_children(field)}
+    needed = {f.id() for f in fields if not f.children() and not dataset.schema.field(f.name()).nullable}
     for fragment in new:
         written = {each for file in fragment.files for each in file.fields}
-        if not top <= written:
+        if not needed <= written <= known:
             raise ContractError(
                 f"rows were written for other columns than table {pin.table} has now", hint="write them again"
             )
+
+
+def _with_children(field: Any) -> Iterator[Any]:
+    yield field
+    for child in field.children():
+        yield from _with_children(child)
 
 
 def _records(dataset: lance.LanceDataset, name: str) -> list[Index]:

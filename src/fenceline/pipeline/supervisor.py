@@ -53,9 +53,9 @@ class Supervisor:
             pool.start()
             try:
                 while not self._asked:
-                    self.seams.clock.sleep(LOOK_SECONDS)
                     pool.look_after()
                     give_up_the_dead(conductor, claims)
+                    self.seams.clock.sleep(LOOK_SECONDS)
             finally:
                 pool.drain()
                 log.info("stopping: the workers have %g s to finish", self.settings.grace)

@@ -114,8 +114,8 @@ class Repository(Protocol):
         """Raise unless everything that a staged commit's own execution wrote is there, before it is published."""
         ...
 
-    def discard(self, execution: str, datasets: Iterable[str]) -> None:
-        """Delete what an execution staged. Who may ask for it is decided by D1, not here."""
+    def discard(self, execution: str, datasets: Iterable[str], keys: Iterable[str] = ()) -> None:
+        """Delete what an execution staged, and the `keys` it wrote elsewhere. Who may ask is decided by D1, not here."""
         ...
 
     def expired(self, commits: Iterable[str]) -> bool:

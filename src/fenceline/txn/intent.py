@@ -1,7 +1,7 @@
 """Recovery sidecars: the durable record of a transaction in flight, from its first byte to its one terminal record.
 
 intents/<execution>              what it is about to do; removed when finished
-intents/<execution>+<n>          a dataset it is about to write into, named before the first byte goes there
+intents/<execution>+<n>          a dataset or table it is about to write into, named before the first byte goes there
 verdicts/<txn or direct>/<execution>   `sealed` or `aborted`, whichever is created first; never removed (D4)
 beats/<execution>                refreshed while its owner lives
 quarantine/<execution>           why a sweep could not decide it
@@ -30,9 +30,9 @@ INTENT = failpoints.effect(
 )
 DECLARE = failpoints.effect(
     "intent.declare",
-    "the name of a dataset, before the first byte written into it",
+    "the name of a dataset or table, before the first byte written into it",
     before="an open intent: the sweep aborts it",
-    after="the same; the sweep also looks into that dataset for what to delete",
+    after="the same; the sweep also looks into that dataset for what to delete, gc into that table",
 )
 SEAL = failpoints.effect(
     "verdict.seal",
@@ -73,6 +73,7 @@ QUARANTINE = failpoints.effect(
 )
 
 DEFAULT_LEASE = 30.0
+_TABLE = "table:"  # what tells the name of a table from that of a dataset
 _SETTLE_TRIES = 5
 
 EndKind = Literal["published", "rolled_forward", "rolled_back", "aborted"]
@@ -155,6 +156,9 @@ class IntentStore:
     def declare(self, intent: Intent, number: int, dataset: str) -> None:
         with DECLARE:
             self._objects.create(f"intents/{intent.execution}+{number}", dataset.encode())
+
+    def declare_table(self, intent: Intent, number: int, table: str) -> None:
+        self.declare(intent, number, _TABLE + table)
 
     def beat(self, execution: str) -> None:
         with BEAT:
@@ -256,7 +260,18 @@ class IntentStore:
 
     def datasets(self, execution: str) -> list[str]:
         """The datasets an execution declared."""
-        return [_text(i.key, self._objects.get(i.key)) for i in self._objects.list(f"intents/{execution}+")]
+        return [name for name in self._declared(execution) if not name.startswith(_TABLE)]
+
+    def tables(self, execution: str) -> list[str]:
+        """The tables an execution declared."""
+        return [name.removeprefix(_TABLE) for name in self._declared(execution) if name.startswith(_TABLE)]
+
+    def _declared(self, execution: str) -> Iterator[str]:
+        for info in self._objects.list(f"intents/{execution}+"):
+            try:
+                yield _text(info.key, self._objects.get(info.key))
+            except ObjectMissing:
+                continue  # another process finishes the intent at this moment
 
     def quarantined(self, execution: str) -> str | None:
         try:

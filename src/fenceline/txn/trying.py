@@ -43,6 +43,8 @@ class Try:
         self._before_first_byte = before_first_byte
         self._staging: Staging | None = None
         self._datasets: list[str] = []
+        self._tables: list[str] = []
+        self._elsewhere: dict[str, None] = {}  # keys that an engine wrote outside the prefixes of this execution
         self._jobs = 0
         self.seal_tried = False
         """From then on only the verdict that stands says whether this may still be cancelled."""
@@ -81,7 +83,31 @@ class Try:
         self.staging()
         if dataset not in self._datasets:
             self._datasets.append(dataset)
-            self._intents.declare(self.intent, len(self._datasets), dataset)
+            self._intents.declare(self.intent, self._declarations(), dataset)
+
+    def declare_table(self, table: str) -> None:
+        """Name a table in the intent before anything is written into it: garbage collection then leaves it alone."""
+        self.staging()
+        if table not in self._tables:
+            self._tables.append(table)
+            self._intents.declare_table(self.intent, self._declarations(), table)
+
+    def _declarations(self) -> int:
+        return len(self._datasets) + len(self._tables)
+
+    def wrote(self, keys: Iterable[str]) -> None:
+        """Count objects that an engine wrote under names of its own as staged: made durable, or deleted, with the rest.
+
+        Only this process knows them. What a dead one wrote into a table is left to garbage collection.
+        """
+        new = dict.fromkeys(keys)
+        self._elsewhere.update(new)
+        self.staging().adopt(new)
+
+    def hand_over(self) -> tuple[str, ...]:
+        """Those objects, for another execution that has declared their tables and says that it `wrote` them."""
+        keys, self._elsewhere = tuple(self._elsewhere), {}
+        return keys
 
     def next_job(self) -> int:
         """A number for one more write into a dataset: each has a directory of its own."""
@@ -197,6 +223,8 @@ class Try:
     def finish(self, decided: RefEntry, verdict: Verdict) -> None:
         """Phase D. The outcome stands already; what cannot be tidied now is left to a sweep."""
         try:
+            if decided.op is Op.FENCE and self._elsewhere:
+                self._repo.discard(self.execution, (), self._elsewhere)
             self._intents.finish(end_record(self._repo, self.intent, decided, self.execution, verdict))
         except StoreError as error:
             self._left_behind(error)
@@ -208,7 +236,7 @@ class Try:
     def _tidy(self, why: str) -> bool:
         """Delete what was staged, and record it. Never replaces the result: what fails here is left to a sweep."""
         try:
-            self._repo.discard(self.execution, self._datasets)
+            self._repo.discard(self.execution, self._datasets, self._elsewhere)
             self._intents.finish(aborted_record(self._repo, self.intent, self.execution, why))
         except StoreError as error:
             self._left_behind(error)

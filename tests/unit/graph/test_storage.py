@@ -6,7 +6,6 @@ import json
 import pickle
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import lance
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -16,6 +15,7 @@ from fenceline.errors import AlreadyExists, ContractError, ObjectDamaged, Object
 from fenceline.graph.filters import any_of, literal, quoted
 from fenceline.graph.pins import IndexState, Pin
 from fenceline.graph.storage import TableStore, write_fragments, write_fresh_fragments
+from fenceline.graph.table_columns import AddColumn, ChangeColumn, DropColumn, stage_columns
 from fenceline.repo.native.local import LocalObjects
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), ("fullName", pa.string()), ("age", pa.int32())])
@@ -205,17 +205,15 @@ def test_two_appends_both_win_when_the_second_is_rebased(store: TableStore, empt
 
 def test_fragments_for_other_columns_are_refused(store: TableStore, empty: Pin) -> None:
     old = write_fragments(store.place(empty), people(range(5)), SCHEMA)
-    wider = store.stage_fields(
-        empty, [*_trees(store, empty), store.fresh_field_messages(empty, pa.field("email", pa.string()))]
-    )
-    with pytest.raises(ContractError, match="other columns"):
-        store.rebase_append(wider, old)
-
-
-def _trees(store: TableStore, pin: Pin) -> list[Any]:
-    from fenceline.graph.table_fields import trees
-
-    return trees(store.field_messages(pin))
+    wider = stage_columns(store, empty, [AddColumn(pa.field("email", pa.string()))])
+    assert store.scan(store.rebase_append(wider, old), ["email"]).read_all()["email"].to_pylist() == [None] * 5
+    for change in (
+        DropColumn("age"),
+        ChangeColumn("age", pa.field("age", pa.int64())),
+        AddColumn(pa.field("must", pa.string(), nullable=False)),
+    ):
+        with pytest.raises(ContractError, match="other columns"):
+            store.rebase_append(stage_columns(store, empty, [change]), old)
 
 
 # --- filters and errors -----------------------------------------------------------------------------------------

@@ -32,7 +32,15 @@ from fenceline.graph.schema.problems import (
 )
 from fenceline.graph.schema.steps import Effect, Op, SchemaPlan, Step
 from fenceline.graph.schema.text import parse, render, schema_id, settled
-from fenceline.graph.schema.values import arrow_array, broken_rule, matches, normalise, normalise_row, normaliser
+from fenceline.graph.schema.values import (
+    arrow_array,
+    broken_rule,
+    matches,
+    normalise,
+    normalise_row,
+    normaliser,
+    row_normaliser,
+)
 
 __all__ = [
     "Card",
@@ -79,6 +87,7 @@ __all__ = [
     "parse",
     "plan",
     "render",
+    "row_normaliser",
     "schema_id",
     "settled",
     "spark_ddl",

@@ -51,9 +51,7 @@ def change_table(old: TableType, new: TableType) -> Change:
 
 def _renamed(old: TableType, matched: Matched) -> TableType:
     """The old table with the names of the new one."""
-    now = {before: after for after, before in matched.kept.items()}
-    for name in matched.dropped:  # a new property may have taken the name
-        now[name] = name if name not in matched.kept and name not in matched.added else f"{name} (dropped)"
+    now = {name: name for name in matched.dropped} | {before: after for after, before in matched.kept.items()}
 
     def names(given: Sequence[str]) -> tuple[str, ...]:
         return tuple(now.get(name, name) for name in given)
@@ -65,7 +63,6 @@ def _renamed(old: TableType, matched: Matched) -> TableType:
             embed=Embed(now[each.embed.source], each.embed.model) if each.embed else None,
         )
         for each in old.properties
-        if each.name in now
     )
     made = replace(old, properties=properties, unique=tuple(map(names, old.unique)), index=names(old.index))
     return replace(made, key=names(made.key)) if isinstance(made, NodeType) else made
@@ -156,12 +153,13 @@ def _value_rules(
     new: TableType, before: Property, after: Property, rules: dict[tuple[Rule, tuple[str, ...]], Constraint]
 ) -> Iterator[Step]:
     on, at = new.table_key, (after.name,)
-    if before.range != after.range:
+    earlier, bounds = before.bounds(), after.bounds()
+    if earlier != bounds:
         text = f"@range({before.range})" if before.range else None
-        if after.range is None:
+        if bounds is None:
             yield Step(Op.DROP_CONSTRAINT, on, property=after.name, before=text)
         else:
-            looser = after.range.covers(before.range or Span())
+            looser = bounds.covers(earlier or Span())
             yield _added_rule(on, after.name, text, rules[Rule.RANGE, at], checked=not looser)
     if before.check != after.check:
         text = f'@check("{before.check}")' if before.check is not None else None

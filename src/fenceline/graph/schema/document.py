@@ -55,12 +55,13 @@ def from_json(document: Mapping[str, Any]) -> Catalogue:
         raise ContractError(
             f"not a schema document: {type(error).__name__}: {error}", hint="write it with to_json"
         ) from error
-    if parse(text, "the document's schema") != catalogue:
+    parsed = parse(text, "the document's schema")
+    if parsed != catalogue:
         raise ContractError(
             "a schema document whose types do not follow from their declarations",
             hint="properties of interfaces stand first in the types that implement them; write it with to_json",
         )
-    return catalogue
+    return parsed
 
 
 def kind_to_json(kind: Kind) -> Any:

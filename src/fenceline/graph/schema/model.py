@@ -168,7 +168,8 @@ class Catalogue:
     def __post_init__(self) -> None:
         for group in ("interfaces", "nodes", "edges"):
             object.__setattr__(self, group, tuple(sorted(getattr(self, group), key=lambda each: each.name)))
-        object.__setattr__(self, "_tables", {each.table_key: each for each in (*self.nodes, *self.edges)})
+        tables: list[TableType] = [*self.nodes, *self.edges]
+        object.__setattr__(self, "_tables", {each.table_key: each for each in tables})
 
     def node(self, name: str) -> NodeType:
         found = self._tables.get(f"node:{name}")

@@ -37,14 +37,13 @@ def plan(old: Catalogue, new: Catalogue) -> SchemaPlan:
     steps.interfaces += _interfaces(before, new, interfaces)
     _tables("edge", edges, steps)
     _tables("node", nodes, steps)
-    was = {name: old_name for name, old_name in nodes.kept.items()}
     for node in new.nodes:
         if node.name in nodes.kept:
             earlier = before.node(nodes.kept[node.name])
             _change(_implementing(earlier, interfaces), node, steps, problems, notes)
     for edge in new.edges:
         if edge.name in edges.kept:
-            _ends(before.edge(edges.kept[edge.name]), edge, was, problems)
+            _ends(before.edge(edges.kept[edge.name]), edge, nodes.kept, problems)
             _change(before.edge(edges.kept[edge.name]), edge, steps, problems, notes)
         elif edge.card and edge.card.low and edge.source in nodes.kept:
             steps.changes.append(_at_least(edge))
@@ -99,7 +98,7 @@ def _change(old: TableType, new: TableType, steps: _Sorted, problems: list[str],
 
 def _implementing(node: NodeType, interfaces: Matched) -> NodeType:
     """With the names that its interfaces have now."""
-    now = {before: after for before, after in interfaces.renamed}
+    now = dict(interfaces.renamed)
     return replace(node, implements=tuple(now.get(name, name) for name in node.implements))
 
 

@@ -94,11 +94,21 @@ class InvalidValue(ContractError):
 
     code = "schema.value"
 
-    def __init__(self, name: str, value: object, expected: str, hint: str | None = None) -> None:
-        super().__init__(f"{name}: {brief(value)} is not {expected}", hint=hint, property=name, expected=expected)
+    def __init__(
+        self, name: str, value: object, expected: str, hint: str | None = None, table: str | None = None
+    ) -> None:
+        said = f"{table}.{name}" if table else name
+        super().__init__(
+            f"{said}: {brief(value)} is not {expected}", hint=hint, table=table, property=name, expected=expected
+        )
+        self.table = table
         self.property = name
         self.value = value
         self.expected = expected
+
+    def of(self, table: str) -> InvalidValue:
+        """The same, saying whose property it is."""
+        return InvalidValue(self.property, self.value, self.expected, self.hint, table)
 
 
 class UnknownProperty(ContractError):
@@ -108,7 +118,8 @@ class UnknownProperty(ContractError):
 
     def __init__(self, table: str, name: str, known: Sequence[str]) -> None:
         hint = did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}"
-        super().__init__(f"{table} has no property {name!r}", hint=hint, property=name)
+        super().__init__(f"{table} has no property {name!r}", hint=hint, table=table, property=name)
+        self.table = table
         self.property = name
 
 

@@ -41,6 +41,7 @@ _AFTER = {
     "LSQB": "a type",
 }
 _DECLARATIONS = ("interface", "node", "edge")
+_KEYWORDS = ("INTERFACE", "NODE", "EDGE")
 
 
 def refusal(error: UnexpectedInput, text: str) -> Problem:
@@ -53,15 +54,19 @@ def refusal(error: UnexpectedInput, text: str) -> Problem:
         found = str(error.token)
         spot = Spot(error.token.line or 1, error.token.column or 1, len(found.split("\n")[0]))
     elif isinstance(error, UnexpectedCharacters):
-        expected, found = _expected(error.allowed or (), _last(error)), text[error.pos_in_stream]
+        at = error.pos_in_stream or 0
+        expected, found = _expected(error.allowed or (), _last(error)), text[at]
         spot = Spot(error.line, error.column)
-        unclosed = _unclosed(text[error.pos_in_stream :])
+        unclosed = _unclosed(text[at:])
         if unclosed:
             return Problem(spot, unclosed[0], unclosed[1])
     else:
         return Problem(_end(text), "the text ends too early")
     shown = "the end of the line" if found == "\n" else f"'{found}'"
-    return Problem(spot, f"expected {expected}, found {shown}", _hint(found, expected))
+    hint = _hint(found, expected)
+    if expected == "':'" and _last(error) in _KEYWORDS:
+        hint = "is the '}' of the type before it missing?"
+    return Problem(spot, f"expected {expected}, found {shown}", hint)
 
 
 def _last(error: UnexpectedToken | UnexpectedCharacters) -> str | None:

@@ -21,7 +21,11 @@ class Matched:
 def match(old: Sequence[str], new: Mapping[str, str | None], where: str) -> Matched:
     """`new` maps names to what they say they were renamed from."""
     found = Matched()
-    wanted = {name: before for name, before in new.items() if before in old and not _applied(name, before, old, new)}
+    wanted = {
+        name: before
+        for name, before in new.items()
+        if before is not None and before in old and not _applied(name, before, old, new)
+    }
     for name, before in new.items():
         if name in wanted and before is not None:
             _rename(found, name, before, old, new, wanted, where)
@@ -36,7 +40,7 @@ def match(old: Sequence[str], new: Mapping[str, str | None], where: str) -> Matc
     return found
 
 
-def _applied(name: str, before: str | None, old: Sequence[str], new: Mapping[str, str | None]) -> bool:
+def _applied(name: str, before: str, old: Sequence[str], new: Mapping[str, str | None]) -> bool:
     """Whether a @rename_from was left over: both names were there and stay, and nothing else moves."""
     return name in old and before in new and new[before] not in old
 
@@ -47,7 +51,7 @@ def _rename(
     before: str,
     old: Sequence[str],
     new: Mapping[str, str | None],
-    wanted: Mapping[str, str | None],
+    wanted: Mapping[str, str],
     where: str,
 ) -> None:
     said = f"{where}{name} is renamed from {before}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -72,10 +72,11 @@ def _said(declared: Interface | TableType | Property) -> Iterator[str]:
         yield f"@description({quoted(declared.description)})"
 
 
-def _block(header: str, declared: Interface | TableType, bases: Iterable[Interface]) -> str:
+def _block(header: str, declared: Interface | TableType, bases: Sequence[Interface]) -> str:
     """What the interfaces give already is not written again."""
     inherited = {each.name: each for base in bases for each in base.properties}
-    unique = set(declared.unique).difference(*(base.unique for base in bases))
+    given = {frozenset(each) for base in bases for each in base.unique}
+    unique = {each for each in declared.unique if frozenset(each) not in given}
     index = set(declared.index).difference(*(base.index for base in bases))
     key = () if isinstance(declared, EdgeType) or any(base.key for base in bases) else declared.key
     own = [each for each in declared.properties if inherited.get(each.name) != each]

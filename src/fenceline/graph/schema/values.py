@@ -1,6 +1,6 @@
 """Python values as a property stores them. Nothing is coerced: what is not of the type is an error that says so.
 
-`normaliser(property)` gives the function for one column; `normalise_row` does a whole row. Ranges and patterns are the
+`normaliser` gives the function for one column, `row_normaliser` the one for whole rows. Ranges and patterns are the
 constraints' to check (`broken_rule`), because they are checked on stored data too.
 """
 
@@ -51,12 +51,28 @@ def normalise(of: Property, value: object) -> Any:
     return normaliser(of)(value)
 
 
+def row_normaliser(table: TableType) -> Callable[[Mapping[str, object]], dict[str, Any]]:
+    """The function that a table's rows go through: every property in its order, and no name that it does not have.
+
+    The table's own columns (`id`, `src`, `dst`) are passed over: `ids` and the ends of edges are another matter.
+    """
+    readers = {each.name: normaliser(each) for each in table.properties}
+    known = {*readers, *table.own_columns}
+
+    def normalise_row(row: Mapping[str, object]) -> dict[str, Any]:
+        if not row.keys() <= known:
+            unknown = next(name for name in row if name not in known)
+            raise UnknownProperty(table.name, unknown, list(readers))
+        try:
+            return {name: read(row.get(name)) for name, read in readers.items()}
+        except InvalidValue as error:
+            raise error.of(table.name) from None
+
+    return normalise_row
+
+
 def normalise_row(table: TableType, row: Mapping[str, object]) -> dict[str, Any]:
-    """Every property of the type, in its order; a name that the type does not have is an error."""
-    for name in row:
-        if not table.has(name) and name not in table.own_columns:
-            raise UnknownProperty(table.name, name, [each.name for each in table.properties])
-    return {each.name: normaliser(each)(row.get(each.name)) for each in table.properties}
+    return row_normaliser(table)(row)
 
 
 def arrow_array(of: Property, values: Iterable[object]) -> pa.Array:

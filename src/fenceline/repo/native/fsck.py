@@ -6,9 +6,10 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from fenceline.errors import FencelineError, ObjectDamaged, ObjectMissing
+from fenceline.errors import ConfigError, FencelineError, ObjectDamaged, ObjectMissing
 from fenceline.repo.model import Commit, Entry, Kind, Node
 from fenceline.repo.native.condemned import expired
+from fenceline.repo.native.pinned import SUFFIX, NotFollowed, Pinned, table_of
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import CHUNK, NativeRepository, external_path
 from fenceline.repo.native.tree import pack_of
@@ -50,8 +51,15 @@ Step = Callable[[str, int], None]
 class Checker:
     """One verification run."""
 
-    def __init__(self, repo: NativeRepository, step: Step | None = None, content: bool = True) -> None:
+    def __init__(
+        self,
+        repo: NativeRepository,
+        step: Step | None = None,
+        content: bool = True,
+        pinned: Pinned | None = None,
+    ) -> None:
         self._repo = repo
+        self._pinned = pinned or NotFollowed()
         self._step = step
         self._content = content
         self._problems: dict[str, Problem] = {}
@@ -141,8 +149,28 @@ class Checker:
             self._broken(entry.address, error.message, f"{label}: {entry.path}")
             return False
         self._counts["bytes"] += entry.size
+        if entry.path.endswith(SUFFIX) and not self._check_pin(entry, label):
+            return False
         self._sound.add(entry.address)
         return True
+
+    def _check_pin(self, entry: Entry, label: str) -> bool:
+        """Whether every file of the table version is there that a pin names."""
+        sound = True
+        try:
+            content = self._repo.read(entry)
+            for address, what in self._pinned.problems(content) if table_of(content) else ():
+                self._broken(address, what, f"{label}: the table of {entry.path}")
+                sound = False
+        except ConfigError as error:
+            note = f"tables were not verified: {error}"
+            if note not in self._notes:
+                self._notes.append(note)
+        except FencelineError as error:
+            address = str(error.context.get("address", entry.address))
+            self._broken(address, error.message, f"{label}: the table of {entry.path}")
+            sound = False
+        return sound
 
     def _content_problems(self, entry: Entry) -> Iterator[str]:
         if "://" in entry.address:

@@ -2,7 +2,8 @@
 
 Order (D3): list candidates → read intents → read refs and tags → announce the condemned → wait out the grace period →
 read intents and refs again → delete. An object's execution has written its intent before the object, and keeps it until
-a ref entry reaches the object, so a candidate is never missed by both readings.
+a ref entry reaches the object, so a candidate is never missed by both readings. Files of tables carry no execution in
+their names: an unfinished intent keeps the whole of every table that it declared.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from fenceline import failpoints
 from fenceline.errors import ContractError, ObjectDamaged, ObjectMissing
-from fenceline.repo.model import CHANGES_HEAD, Commit, Head, Op, RefEntry
+from fenceline.repo.model import CHANGES_HEAD, Commit, Entry, Head, Op, RefEntry
 from fenceline.repo.native.condemned import Condemned, announce, announced, expired, record_expired, withdraw
 from fenceline.repo.native.objects import ObjectInfo
+from fenceline.repo.native.pinned import AREA, SUFFIX, NotFollowed, Pinned, owner_table, table_of
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.native.tree import pack_of
@@ -58,6 +60,8 @@ class Protected:
 
     executions: frozenset[str]
     commits: frozenset[str]
+    tables: frozenset[str] = frozenset()
+    """Tables that they declared: they may be written into at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +85,17 @@ class Plan:
 class Collector:
     """One garbage collection of a repository."""
 
-    def __init__(self, repo: NativeRepository, protected: Callable[[], Protected], retention: Retention) -> None:
+    def __init__(
+        self,
+        repo: NativeRepository,
+        protected: Callable[[], Protected],
+        retention: Retention,
+        pinned: Pinned | None = None,
+    ) -> None:
         self._repo = repo
         self._protected = protected
         self._retention = retention
+        self._tables = _TablesKept(repo, pinned or NotFollowed())
 
     def plan(self) -> Plan:
         """What would go. Reads only."""
@@ -153,7 +164,7 @@ class Collector:
             withdraw(self._repo.objects, run)
 
     def _candidates(self) -> Iterator[ObjectInfo]:
-        for prefix in ("files/", "datasets/", "trees/", "commits/"):
+        for prefix in ("files/", "datasets/", AREA, "trees/", "commits/"):
             yield from self._repo.objects.list(prefix)
         now = self._repo.seams.clock.now()
         for prefix in ("tmp/", "beats/"):  # a last beat may land after its intent was finished
@@ -186,23 +197,58 @@ class Collector:
             for node in self._repo.trees.nodes(commit.tree, skip=lambda node: node.address in ranges):
                 ranges.add(node.address)
                 reached.add(pack_of(node.address))
-                if not node.height:
-                    reached.update(entry.address for entry in self._repo.trees.entries_of(node))
+                for entry in self._repo.trees.entries_of(node) if not node.height else ():
+                    reached.add(entry.address)
+                    if entry.path.endswith(SUFFIX):
+                        self._tables.keep(entry)
         return reached
 
     def _owned(self, key: str, protected: Protected) -> bool:
-        """Whether an unfinished intent's execution wrote it."""
+        """Whether an unfinished intent's execution wrote it, or it is part of a table that is kept."""
         area, _, rest = key.partition("/")
         if area in ("files", "trees", "beats"):
             return rest.partition("/")[0] in protected.executions
         if area == "datasets":
             return rest.partition("/_fl=")[2].partition("-")[0] in protected.executions
+        if area == "tables":
+            return owner_table(key) in protected.tables or self._tables.keeps(key)
         if area == "commits":  # a rebase makes more than one commit for an execution
             try:
                 return self._repo.commit(rest).execution in protected.executions
             except (ObjectMissing, ObjectDamaged):
                 return False
         return False
+
+
+class _TablesKept:
+    """What pins keep. It only grows within a collection: what is let go of meanwhile, the next one takes."""
+
+    def __init__(self, repo: NativeRepository, pinned: Pinned) -> None:
+        self._repo, self._pinned = repo, pinned
+        self._followed: set[str] = set()
+        self._keys: set[str] = set()
+        self._whole: set[str] = set()
+        self._everything = False
+
+    def keep(self, entry: Entry) -> None:
+        """Follow a pin, once. Of one that cannot be followed nothing is deleted: fsck says what is broken."""
+        if entry.address in self._followed:
+            return
+        self._followed.add(entry.address)
+        try:
+            content = self._repo.read(entry)
+        except (ObjectMissing, ObjectDamaged):
+            self._everything = True  # nobody knows which table it was for
+            return
+        table = table_of(content)
+        if table is not None:
+            try:
+                self._keys.update(self._pinned.files(content))
+            except (ObjectMissing, ObjectDamaged):
+                self._whole.add(table)
+
+    def keeps(self, key: str) -> bool:
+        return self._everything or key in self._keys or owner_table(key) in self._whole
 
 
 def _reason(key: str, roots: Roots) -> str:

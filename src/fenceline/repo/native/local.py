@@ -217,7 +217,7 @@ class LocalObjects:
                 yield entry.name
 
     def delete(self, keys: Iterable[str]) -> None:
-        emptied = set()
+        emptied, tables = set(), set()
         for key in keys:
             path = self.path(key)
             with _typed(f"deleting {key}"), contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -226,8 +226,12 @@ class LocalObjects:
                 ("files/", "trees/", "datasets/")
             ):  # the staging areas: named by an execution, never shared
                 emptied.add(os.path.dirname(path))
+            elif key.startswith("tables/"):
+                tables.add("/".join(key.split("/")[:2]))
         for directory in sorted(emptied, key=len, reverse=True):
             self._prune(directory)
+        for table in tables:
+            self._prune_table(self.path(table))
 
     def _temp_name(self) -> str:
         self._make_directory(self._temp_dir, durable=False)
@@ -338,6 +342,19 @@ class LocalObjects:
                     return sorted(entries, key=lambda e: e.name + "/" if e.is_dir(follow_symlinks=False) else e.name)
             except (FileNotFoundError, NotADirectoryError):
                 return []
+
+    def _prune_table(self, table: str) -> None:
+        """Remove what deleting left empty: directories of one index, and all of a table without a first version.
+
+        Others may be written into at this moment, by an engine that does not expect them to vanish.
+        """
+        alive = next(self._walk(table.removeprefix(self._root + "/") + "/_versions/", ""), None) is not None
+        for directory, _, _ in os.walk(f"{table}/_indices" if alive else table, topdown=False):
+            if not alive or os.path.dirname(directory) == f"{table}/_indices":
+                with contextlib.suppress(OSError):  # not empty, or already gone
+                    os.rmdir(directory)
+                self._existing.discard(directory)
+                self._durable.discard(directory)
 
     def _prune(self, directory: str) -> None:
         """Remove directories that deleting left empty, up to the area's own."""

@@ -357,8 +357,8 @@ class NativeRepository:
     def refuse_condemned(self, commits: Iterable[str]) -> None:
         refuse_condemned(self.objects, commits)
 
-    def discard(self, execution: str, datasets: Iterable[str]) -> None:
-        discard(self.objects, execution, datasets)
+    def discard(self, execution: str, datasets: Iterable[str], keys: Iterable[str] = ()) -> None:
+        discard(self.objects, execution, datasets, keys)
 
 
 def external_path(address: str) -> str:

@@ -150,7 +150,7 @@ class Staging:
                 number += 1
 
 
-def discard(objects: ObjectStore, execution: str, datasets: Iterable[str]) -> None:
+def discard(objects: ObjectStore, execution: str, datasets: Iterable[str], keys: Iterable[str] = ()) -> None:
     """Delete what an execution staged. Who may call this is decided by D1, not here."""
     prefixes = [
         f"files/{execution}/",
@@ -160,3 +160,4 @@ def discard(objects: ObjectStore, execution: str, datasets: Iterable[str]) -> No
     with DISCARD:
         for prefix in prefixes:
             objects.delete(info.key for info in objects.list(prefix))
+        objects.delete(keys)
