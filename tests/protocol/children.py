@@ -122,6 +122,23 @@ def point(root: str, how: str, commit: str) -> dict[str, Any]:
     return {"refused": None}
 
 
+def tables(root: str) -> dict[str, Any]:
+    """A table created, filled and pinned with a file beside it."""
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    from fenceline.graph.storage import TableStore
+
+    repo = open_unswept(root)
+    rows = pa.table({"id": ["a", "b"]})
+    with repo.transaction("main", actor="child") as tx:
+        tx._try.declare_table("t1")
+        store = TableStore(repo.native.objects).noting(tx._try.wrote)
+        pin = store.stage_append(store.create("t1", rows.schema), rows)
+        tx.write("tables/node.Letter.pin", pin.published_after(None).to_bytes())
+        tx.write("letters.txt", b"a, b")
+    return report(tx)
+
+
 def recover(root: str) -> dict[str, Any]:
     repo = open_unswept(root)
     return {"swept": [[s.execution, s.ending] for s in repo.recover()]}
@@ -168,6 +185,7 @@ SCENARIOS: dict[str, Scenario] = {
         merge,
         branches,
         point,
+        tables,
         recover,
         collect,
         attempt,

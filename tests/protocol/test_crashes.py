@@ -184,6 +184,7 @@ def test_census_every_failpoint_is_hit(template: Path, wreck: Path, littered: Pa
         (template, ["slow"], ""),
         (template, ["merge"], ""),
         (template, ["branches"], ""),
+        (template, ["tables"], ""),
         (wreck, ["recover"], ""),
         (littered, ["collect", "3", "expire"], ""),
     ]

@@ -43,6 +43,14 @@ def version_files(table: str, dataset: Any, objects: ObjectStore) -> Iterator[Ta
             yield from _segment_files(f"{prefix}_indices/{segment.uuid}/", segment.size_bytes, objects)
 
 
+def first_files(table: str, dataset: Any, objects: ObjectStore) -> Iterator[TableFile]:
+    """What the empty first version consists of, with the note by which other tools find a table's head."""
+    yield from version_files(table, dataset, objects)
+    note = f"{table_prefix(table)}_versions/latest_version_hint.json"
+    if objects.stat(note) is not None:
+        yield TableFile(note)
+
+
 def fragment_files(table: str, metadata: Any) -> Iterator[TableFile]:
     """The data files of a fragment, committed or not."""
     for file in (*metadata.files, *(overlay.data_file for overlay in metadata.overlays)):

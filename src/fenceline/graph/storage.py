@@ -38,6 +38,7 @@ Note = Callable[[Iterable[str]], None]
 
 _BASE = 1  # Lance cannot create a table detached: its first version is an ordinary one, and empty
 _OPEN_VERSIONS = 64
+_KNOWN_FILES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class TableStore:
         self._session = Session()
         self._opened: dict[tuple[str, int], lance.LanceDataset] = {}
         self._base_files: dict[str, tuple[files.TableFile, ...]] = {}
+        self._files: dict[tuple[str, int], list[files.TableFile]] = {}
         where = urlsplit(objects.url)
         self._root = unquote(where.path) if where.scheme == "file" else objects.url.rstrip("/")
 
@@ -135,13 +137,20 @@ class TableStore:
 
     def files_of(self, pin: Pin) -> list[files.TableFile]:
         """Everything that reading the version may need; its table's empty first version counts to it."""
+        known = self._files.get((pin.table, pin.version))
+        if known is not None:
+            return known
         with translated(f"looking for the files of table {pin.table}"):
             base = self._base_files.get(pin.table)
             if base is None:
-                first = self._at(pin.table, _BASE)
-                base = self._base_files[pin.table] = tuple(files.version_files(pin.table, first, self._objects))
+                base = tuple(files.first_files(pin.table, self._at(pin.table, _BASE), self._objects))
+                self._base_files[pin.table] = base
             own = files.version_files(pin.table, self.open(pin), self._objects) if pin.version != _BASE else ()
-            return [*base, *own]
+            found = [*base, *own]
+        if len(self._files) >= _KNOWN_FILES:
+            self._files.clear()
+        self._files[pin.table, pin.version] = found
+        return found
 
     def own_files(self, base: Pin | None, pin: Pin) -> list[str]:
         """What staging `pin` on `base` added: what is taken back if it is never published."""

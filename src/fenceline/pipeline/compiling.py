@@ -111,11 +111,14 @@ class _Compiler:
         if is_chain(elements):
             return [task for each in ordered(elements) for task in self._element(each)]
         before = ancestors(elements)
-        branches = []
+        branches: list[list[Json]] = []
+        ends: dict[str, str] = {}
         for each in ordered(elements):
-            waits = [_join(f"{each.name}{OURS}after", nearest(each, before))] if each.after else []
-            branches.append([*waits, *self._element(each)])
-        return _fork(name, branches, [each.name for each in last(elements)])
+            waits = [_join(f"{each.name}{OURS}after", [ends[on] for on in nearest(each, before)])] if each.after else []
+            branch = [*waits, *self._element(each)]
+            branches.append(branch if isinstance(each, WhenElement | EachElement) else _ended(branch, each.name))
+            ends[each.name] = _reference(branches[-1][-1])
+        return _fork(name, branches, [ends[each.name] for each in last(elements)])
 
     def _element(self, element: Element) -> list[Json]:
         if isinstance(element, StepElement):
@@ -148,11 +151,11 @@ class _Compiler:
         for number, step in enumerate(block.steps):
             compiled = self._step(step)
             if block.items is None:
-                branches.append([compiled])
+                branches.append(_ended([compiled], step.name))
                 continue
             has = f"${{{fan}.output.has[{number}]}}"
             switch = _switch(f"{step.name}{OURS}switch", has, {"true": [compiled]})
-            branches.append([switch, _noop(f"{step.name}{OURS}end")])
+            branches.append(_ended([switch], step.name))
         first = []
         if block.items is not None:
             first = [_simple(FAN_TASK, fan, {"items": block.items.expression, "most": len(block.steps)})]
@@ -179,6 +182,11 @@ def _simple(task: str, reference: str, given: Json) -> Json:
 
 def _noop(reference: str) -> Json:
     return _task("NOOP", "noop", reference)
+
+
+def _ended(branch: list[Json], name: str) -> list[Json]:
+    """With a NOOP to join on: a JOIN on the step itself may see a failure before its retry, and end the run."""
+    return [*branch, _noop(f"{name}{OURS}end")]
 
 
 def _join(reference: str, on: list[str]) -> Json:

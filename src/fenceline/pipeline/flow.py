@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from fenceline.pipeline.definition import EachElement, Element, Elements, PipelineError, StepElement, steps_in
+from fenceline.repo.pathset import PathSet
 from fenceline.task.contract import TaskDefinition
 
 BEGIN_REF = "${begin.output.workspace.ref}"
@@ -67,11 +68,12 @@ class Flow:
     def __init__(self, elements: Elements) -> None:
         self.refs: dict[str, tuple[str, ...]] = {}
         """By step: the expressions of its `refs`. Of steps that did not run they are null, and count for nothing."""
-        self.rebasing: set[str] = set()
-        """Steps that write while another may: they publish on what that one published."""
         self.ends = self._through(elements, (BEGIN_REF,))
         """The expressions of the commits that the pipeline ends with."""
+        self._pairs: list[tuple[StepElement, StepElement]] = []
         self._beside(elements)
+        self.rebasing = {step.name for pair in self._pairs for step in pair}
+        """Steps that write while another may: they publish on what that one published."""
         self._check(elements)
 
     def _through(self, elements: Elements, entering: tuple[str, ...]) -> tuple[str, ...]:
@@ -95,26 +97,42 @@ class Flow:
 
     def _beside(self, elements: Elements) -> None:
         before = ancestors(elements)
-        writing = {each.name: {step.name for step in steps_in((each,)) if writes(step.task)} for each in elements}
+        writing = {each.name: [step for step in steps_in((each,)) if writes(step.task)] for each in elements}
         for number, one in enumerate(elements):
             for other in elements[:number]:
                 if one.name in before[other.name] or other.name in before[one.name]:
                     continue
-                if writing[one.name] and writing[other.name]:
-                    self.rebasing |= writing[one.name] | writing[other.name]
+                self._pairs += product(writing[other.name], writing[one.name])
             if isinstance(one, EachElement):
-                self.rebasing |= writing[one.name] if len(writing[one.name]) > 1 else set()
+                self._pairs += pairwise(writing[one.name])  # all of one task: neighbours stand for the rest
             elif not isinstance(one, StepElement):
                 self._beside(one.then)
                 self._beside(one.otherwise)
 
     def _check(self, elements: Elements) -> None:
+        for one, other in self._pairs:
+            _refuse_in_the_way(one, other)
+            _refuse_in_the_way(other, one)
         for step in steps_in(elements):
             if step.name in self.rebasing and step.task.spec is not None and step.task.spec.fence == "serial":
                 raise PipelineError(
                     f"{step.where}: step {step.name} has fence='serial', and another step may write beside it",
                     hint="order the two with after=, or remove fence='serial' from its task",
                 )
+
+
+def _refuse_in_the_way(reader: StepElement, writer: StepElement) -> None:
+    """A task on a directory reads all that it is given. Whoever writes there at the same time is in its way."""
+    mine, theirs = reader.task.spec, writer.task.spec
+    if mine is None or theirs is None or reader.task.kind == "spark":  # Spark workspaces know what is read
+        return
+    if any(PathSet([path]).overlaps(theirs.prefix) for path in mine.given):
+        raise PipelineError(
+            f"{reader.where}: steps {reader.name} and {writer.name} run side by side, and {reader.name} is given all of "
+            f"/{mine.prefix}, where {writer.name} may write: only the first to publish could succeed",
+            hint="give their tasks different prefixes, say what they read with WorkspaceSpec(reads=[…]), or order them "
+            "with after=",
+        )
 
 
 def _union(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:

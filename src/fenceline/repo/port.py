@@ -115,7 +115,7 @@ class Repository(Protocol):
         ...
 
     def discard(self, execution: str, datasets: Iterable[str], keys: Iterable[str] = ()) -> None:
-        """Delete what an execution staged, and the `keys` it wrote elsewhere. Who may ask is decided by D1, not here."""
+        """Delete what an execution staged, and `keys` it wrote elsewhere. Who may ask is decided by D1, not here."""
         ...
 
     def expired(self, commits: Iterable[str]) -> bool:

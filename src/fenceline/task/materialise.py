@@ -12,7 +12,7 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from fenceline.repo.model import Commit, Entry, Kind, digest
 from fenceline.repo.names import check_prefix
 from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.repository import NativeRepository, external_etag, external_path
-from fenceline.repo.pathset import ancestors
+from fenceline.repo.pathset import PathSet, ancestors
 from fenceline.seams import Seams
 from fenceline.task.orphans import MARKER, WORKSPACE, create_attempt, remove_attempt
 from fenceline.task.workspaces import Known, PathWorkspace, Stamp
@@ -48,8 +48,11 @@ def materialise(
     identity: Mapping[str, str | int],
     seams: Seams,
     workers: int = WORKERS,
+    only: Sequence[str] | None = None,
 ) -> PathWorkspace:
-    """The prefix of a commit in a new directory below `root`. A failure leaves nothing behind.
+    """The prefix of a commit, or `only` these paths of it, in a new directory below `root`.
+
+    A failure leaves nothing behind.
 
     Files keep their modes. A dataset appears as a directory of part files in their partition directories; where two
     jobs used one name, the later file has its job's id in front.
@@ -57,7 +60,7 @@ def materialise(
     prefix = _directory_of(repo, commit, prefix)
     directory, marker = create_attempt(root, execution, identity, seams)
     try:
-        return _fill(repo, commit, prefix, directory, marker, seams, workers)
+        return _fill(repo, commit, prefix, _entries(repo, commit, prefix, only), directory, marker, seams, workers)
     except OSError as error:
         remove_attempt(directory)
         raise store_error(error, f"materialising {prefix or '/'} in {directory}") from error
@@ -79,8 +82,30 @@ def _directory_of(repo: NativeRepository, commit: Commit, prefix: str) -> str:
     return prefix
 
 
+def _entries(repo: NativeRepository, commit: Commit, prefix: str, only: Sequence[str] | None) -> Iterator[Entry]:
+    if only is None:
+        yield from repo.trees.below(commit.tree, prefix)
+        return
+    wanted = PathSet(only)
+    for path in wanted:
+        if any(above in wanted for above in ancestors(path)):
+            continue  # it comes with that one
+        file = repo.trees.get(commit.tree, path)
+        if file is not None:
+            yield file
+        else:
+            yield from repo.trees.below(commit.tree, _directory_of(repo, commit, path))
+
+
 def _fill(
-    repo: NativeRepository, commit: Commit, prefix: str, directory: Path, marker: bytes, seams: Seams, workers: int
+    repo: NativeRepository,
+    commit: Commit,
+    prefix: str,
+    entries: Iterable[Entry],
+    directory: Path,
+    marker: bytes,
+    seams: Seams,
+    workers: int,
 ) -> PathWorkspace:
     target = directory / WORKSPACE
     target.mkdir()
@@ -89,7 +114,7 @@ def _fill(
     try:
         layout = _Layout(prefix, root)
         copier = _Copier(repo, root)
-        batches = _batches(layout.places(repo.trees.below(commit.tree, prefix)))
+        batches = _batches(layout.places(entries))
         for done in seams.threads.map(copier.copy, batches, workers):
             known.update(done)
     finally:

@@ -166,6 +166,8 @@ def _kind(annotation: Any, spec: WorkspaceSpec | None, refuse: Refusals) -> Kind
             "it takes a workspace, but none is declared",
             "add workspace=WorkspaceSpec() to @task(…), or remove the parameter",
         )
+    if kind == "spark" and spec.reads is not None:
+        raise refuse("a Spark workspace knows what is read from it", "remove reads= from its WorkspaceSpec")
     return kind
 
 

@@ -92,7 +92,8 @@ class PathSpace:
     ) -> None:
         self._spec, self._try, self._seams = spec, trying, seams
         prefix = check_prefix(spec.prefix)
-        trying.tree.reads.add(prefix)  # a path workspace reads its whole prefix
+        for path in spec.given:  # nobody knows what of it the body looks at
+            trying.tree.reads.add(path)
         sweep_orphans(root, seams)
         self._workspace = materialise(
             repo,
@@ -109,6 +110,7 @@ class PathSpace:
                 "retry_count": identity.retry_count,
             },
             seams,
+            only=None if spec.reads is None else spec.given,
         )
         self.metrics = Metrics(seams.clock)
         self._bare = bare

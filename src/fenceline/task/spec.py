@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Protocol, Self, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator, model_validator
 
 from fenceline.errors import ContractError
-from fenceline.repo.names import check_prefix
+from fenceline.repo.names import check_path, check_prefix
 
 BEATS_PER_LEASE = 3
 """A lease must outlive this many heartbeat intervals: one beat may be lost and one late."""
@@ -113,6 +113,10 @@ class WorkspaceSpec(_Spec):
 
     prefix: str = "/"
     """The directory that the task sees; '/' is all of it. Kept as the repository spells it: without outer slashes."""
+    reads: Sequence[str] | None = None
+    """The files and directories below the prefix that a task on a directory is given; None is all of it. It sees nothing
+    else, may write anywhere below the prefix, and does not mind what others change outside of these. Spark workspaces
+    know what is read from them and have no use for it."""
     read_only: bool = False
     """Complete with the input commit: nothing is compared, fenced or published, and local writes are dropped."""
     pre: Sequence[Annotated[Guard, PlainValidator(_guard)]] = ()
@@ -130,6 +134,15 @@ class WorkspaceSpec(_Spec):
     @classmethod
     def _normalise(cls, prefix: str) -> str:
         return check_prefix(prefix.removeprefix("/"))
+
+    @field_validator("reads", mode="before")
+    @classmethod
+    def _paths(cls, reads: Any) -> Any:
+        if reads is None:
+            return None
+        if isinstance(reads, str | bytes) or not isinstance(reads, Iterable):
+            raise ValueError("paths are given as a list, ['raw', 'songs.csv']")  # noqa: TRY004 - pydantic wants it
+        return tuple(check_path(str(path).removesuffix("/")) for path in reads)
 
     @field_validator("pre", "post", mode="before")
     @classmethod
@@ -149,10 +162,18 @@ class WorkspaceSpec(_Spec):
             )
         return self
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The paths of the repository that a directory is made from; all count as read."""
+        if self.reads is None:
+            return (self.prefix,)
+        return tuple(f"{self.prefix}/{path}" if self.prefix else path for path in self.reads)
+
     def describe(self) -> dict[str, object]:
         """The spec as JSON can hold it; guards by their names."""
         return {
             "prefix": f"/{self.prefix}",
+            "reads": None if self.reads is None else list(self.reads),
             "read_only": self.read_only,
             "pre": [guard_text(guard) for guard in self.pre],
             "post": [guard_text(guard) for guard in self.post],

@@ -224,7 +224,7 @@ def test_an_error_shows_the_line_with_a_caret() -> None:
     ("text", "said"),
     [
         ("node A\nnode A", "there are two types called A"),
-        ("node A\nedge a: A -> A", "begins with an upper-case letter"),
+        ("node A\nedge e: A -> A", "begins with an upper-case letter"),
         ("node Knows\nedge KNOWS: Knows -> Knows", "there are two types called KNOWS"),
         ("node A { B: I32 }", "write b"),
         ("node A { _b: I32 }", "begins with a lower-case letter"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,8 +13,18 @@ import lance
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from fenceline.errors import AlreadyExists, ContractError, ObjectDamaged, ObjectMissing
+from fenceline.errors import (
+    AccessDenied,
+    AlreadyExists,
+    ContractError,
+    ObjectDamaged,
+    ObjectMissing,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
 from fenceline.graph.filters import any_of, literal, quoted
+from fenceline.graph.lance_errors import typed
 from fenceline.graph.pins import IndexState, Pin
 from fenceline.graph.storage import TableStore, write_fragments, write_fresh_fragments
 from fenceline.graph.table_columns import AddColumn, ChangeColumn, DropColumn, stage_columns
@@ -249,6 +261,55 @@ def test_a_scan_of_what_is_not_there_is_a_contract_error(store: TableStore, empt
         store.scan(empty, ["nope"])
     with pytest.raises(ContractError, match="nope"):
         store.scan(empty, where="nope = 1").read_all()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("LanceError(IO): Generic LocalFileSystem error: No space left on device (os error 28)", StoreFull),
+        ("Read-only file system (os error 30)", StoreReadOnly),
+        ("Permission denied (os error 13)", AccessDenied),
+        ("Encountered corrupt file x.lance: bad magic, /a/b/c.rs:1:2", StoreError),
+    ],
+)
+def test_what_the_disk_says_is_typed(text: str, kind: type[StoreError]) -> None:
+    found = typed(OSError(text), "writing rows")
+    assert type(found) is kind
+    assert "writing rows" in str(found)
+    assert ".rs:" not in str(found)
+
+
+CHILD = """
+import sys
+import pyarrow as pa
+from fenceline.graph.pins import Pin
+from fenceline.graph.storage import TableStore
+from fenceline.repo.native.local import LocalObjects
+store, pin, me = TableStore(LocalObjects(sys.argv[1])), Pin.from_bytes(sys.argv[2].encode()), int(sys.argv[3])
+for n in range(15):
+    rows = pa.table({"id": [f"c{me}-{n}"], "age": pa.array([n], pa.int32())})
+    pin = store.stage_append(pin, rows) if n % 3 else store.stage_merge(pin, rows)
+print(pin.to_bytes().decode())
+"""
+
+
+@pytest.mark.slow
+def test_many_processes_stage_on_one_table_at_once(store: TableStore, empty: Pin, objects: LocalObjects) -> None:
+    base = store.stage_append(empty, people(range(5)))
+    root = objects.path("").rstrip("/")
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, root, base.to_bytes().decode(), str(n)], stdout=subprocess.PIPE, text=True
+        )
+        for n in range(4)
+    ]
+    for number, child in enumerate(children):
+        out, _ = child.communicate(timeout=120)
+        assert child.returncode == 0
+        pin = Pin.from_bytes(out.encode())
+        assert set(rows(store, pin)) == {*(f"p{n}" for n in range(5)), *(f"c{number}-{n}" for n in range(15))}
+    assert head(objects) == (1, 0)
+    assert len(rows(store, base)) == 5
 
 
 def test_a_version_that_is_gone_is_named_by_its_address(store: TableStore, empty: Pin, objects: LocalObjects) -> None:

@@ -86,12 +86,12 @@ class DailyParams(Strict):
     token: SecretStr = SecretStr("hidden")
 
 
-@task(name="songs.ingest", owner=OWNER, workspace=WorkspaceSpec())
+@task(name="songs.ingest", owner=OWNER, workspace=WorkspaceSpec(reads=[]))
 def ingest(workspace: Path, params: Window) -> Raw:
     raise AssertionError
 
 
-@task(name="songs.build", owner=OWNER, workspace=WorkspaceSpec())
+@task(name="songs.build", owner=OWNER, workspace=WorkspaceSpec(reads=[]))
 def build(workspace: Path, params: BuildParams) -> Stats:
     raise AssertionError
 
@@ -549,7 +549,7 @@ def test_a_pipeline_is_not_called() -> None:
 
 
 def test_a_serial_writer_stands_alone() -> None:
-    @task(name="serial", owner=OWNER, workspace=WorkspaceSpec(fence="serial"))
+    @task(name="serial", owner=OWNER, workspace=WorkspaceSpec(fence="serial", reads=[]))
     def serial(workspace: Path, params: Nothing) -> Raw:
         raise AssertionError
 
@@ -562,3 +562,33 @@ def test_a_serial_writer_stands_alone() -> None:
         StepElement,
         StepElement,
     ]
+
+
+def test_steps_that_would_be_in_each_others_way_are_refused() -> None:
+    """A task on a directory reads all that it is given: whoever writes there beside it would make it fail for good."""
+
+    def of(name: str, **spec: Any) -> Any:
+        @task(name=name, owner=OWNER, workspace=WorkspaceSpec(**spec))
+        def build(workspace: Path, params: Strict) -> Strict:
+            return params
+
+        return build
+
+    def beside(one: Any, other: Any) -> None:
+        @pipeline(name="pair")
+        def pair(run: Run[None]) -> None:
+            run.step(one)
+            run.step(other)
+
+    for one, other in (
+        (of("a"), of("b")),
+        (of("a", prefix="x"), of("b", prefix="x/y")),
+        (of("a", prefix="x", reads=[]), of("b", prefix="x")),
+        (of("a", prefix="x", reads=["in"]), of("b", prefix="x", reads=[])),
+    ):
+        with pytest.raises(PipelineError, match="run side by side") as refused:
+            beside(one, other)
+        assert "reads=" in str(refused.value)
+    beside(of("a", prefix="x"), of("b", prefix="y"))
+    beside(of("a", prefix="x", reads=[]), of("b", prefix="x", read_only=True))
+    beside(of("a", prefix="x", reads=[]), of("b", prefix="x", reads=[]))

@@ -44,7 +44,7 @@ class Login(BaseModel, extra="forbid"):
     token: SecretStr = SecretStr("hidden")
 
 
-@task(name="write", owner=OWNER, workspace=WorkspaceSpec(), controls=TaskControls(retry_count=1))
+@task(name="write", owner=OWNER, workspace=WorkspaceSpec(reads=[]), controls=TaskControls(retry_count=1))
 def write(workspace: Path, params: Params) -> Out:
     """Writes.
 
@@ -156,10 +156,15 @@ def test_anything_else_is_one_fork_whose_branches_wait_for_what_they_need() -> N
     begin, fork, join, publish = document["tasks"]
     assert [fork["type"], join["type"]] == ["FORK_JOIN", "JOIN"]
     branches = [[each["taskReferenceName"] for each in branch] for branch in fork["forkTasks"]]
-    assert branches == [["top"], ["left__after", "left"], ["right__after", "right"], ["bottom__after", "bottom"]]
+    assert branches == [
+        ["top", "top__end"],
+        ["left__after", "left", "left__end"],
+        ["right__after", "right", "right__end"],
+        ["bottom__after", "bottom", "bottom__end"],
+    ], "a JOIN names no worker's task: Conductor's would see its failure before its retry"
     found = tasks_of(document)
-    assert found["bottom__after"]["joinOn"] == ["left", "right"], "top stands before both"
-    assert join["joinOn"] == ["bottom"]
+    assert found["bottom__after"]["joinOn"] == ["left__end", "right__end"], "top stands before both"
+    assert join["joinOn"] == ["bottom__end"]
     assert {each["joinMode"] for each in found.values() if each["type"] == "JOIN"} == {"SYNC"}
     assert place_of(document, "bottom")["refs"] == [ref("left"), ref("top")], "through the one without a workspace"
     assert "workspace" not in found["right"]["inputParameters"]
@@ -339,7 +344,7 @@ class Params(BaseModel):
     model_config = ConfigDict(extra="forbid")
     rows: int = 0
 
-@task(name="write", owner="a@example.com", workspace=WorkspaceSpec(), version="1")
+@task(name="write", owner="a@example.com", workspace=WorkspaceSpec(reads=[]), version="1")
 def write(workspace: Path, params: Params) -> Params: ...
 
 @pipeline(name="wide")

@@ -414,3 +414,19 @@ def test_names_that_meet_on_the_disk_are_refused(disk_repo: Repository, put: Put
     with pytest.raises(ContractError, match="meets another name"):
         opened(disk_repo, root)
     assert list(root.iterdir()) == []
+
+
+def test_only_what_is_asked_for_is_there(repo: Repository, root: Path, put: Put) -> None:
+    put(repo, {"in/a": b"1", "in/deep/b": b"2", "in/c": b"3", "other": b"4"})
+    native = repo.native
+
+    def given(*only: str) -> dict[str, bytes]:
+        execution = native.seams.ids.execution()
+        commit = native.resolve("main")
+        workspace = materialise(native, commit, "in", root, execution, IDENTITY, native.seams, only=only)
+        assert workspace.diff().empty, "what was not given is not missing"
+        return content(workspace)
+
+    assert given() == {}
+    assert given("in/a") == {"a": b"1"}
+    assert given("in/deep", "in/deep/b", "in/none") == {"deep/b": b"2"}

@@ -1,0 +1,101 @@
+"""The engines that constraint checks run on: DuckDB in this process, or Spark SQL. One text of SQL, two dialects.
+
+Checks are written in DuckDB's dialect, with every identifier in double quotes; sqlglot translates them for Spark.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
+
+import duckdb
+import pyarrow as pa  # type: ignore[import-untyped]
+import sqlglot
+
+Relation: TypeAlias = Any
+"""What an engine takes as a table: Arrow tables and readers; Spark takes its frames too."""
+
+
+class Engine(Protocol):
+    """Runs a query over named relations."""
+
+    def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table: ...
+
+    def values(self, columns: Sequence[tuple[Relation, str]]) -> Relation:
+        """The distinct values of columns of one type, null left out: an Arrow array, or a frame of one column."""
+        ...
+
+
+class DuckEngine:
+    """In process, over Arrow and Lance scans. Any number of threads may share one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _connection(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect()  # in memory; opening one takes longer than most checks, so it is kept
+        connection.execute("SET TimeZone = 'UTC'")
+        return connection
+
+    def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table:
+        with self._lock:  # registered names are shared by all cursors of a connection
+            try:
+                for name, relation in relations.items():
+                    self._connection.register(name, relation)
+                return self._connection.sql(sql).to_arrow_table()
+            finally:
+                for name in relations:
+                    self._connection.unregister(name)
+
+    def values(self, columns: Sequence[tuple[Relation, str]]) -> Relation:
+        parts = [relation[name] for relation, name in columns]
+        found = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
+        return found.unique().drop_null()
+
+
+class SparkEngine:
+    """On a Spark session, for loads and merges of any size."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table:
+        """What comes back goes through this process: ask for as many rows as a person reads."""
+        names = {name: f"fenceline_{id(self)}_{name}" for name in relations}
+        try:
+            for name, relation in relations.items():
+                self._frame(relation).createOrReplaceTempView(names[name])
+            return self._session.sql(_for_spark(sql, names)).toArrow()
+        finally:
+            for name in names.values():
+                self._session.catalog.dropTempView(name)
+
+    def values(self, columns: Sequence[tuple[Relation, str]]) -> Relation:
+        first, *others = (self._frame(relation).selectExpr(f"`{name}` AS value") for relation, name in columns)
+        for other in others:
+            first = first.union(other)
+        return first.where("value IS NOT NULL").distinct()
+
+    def _frame(self, relation: Relation) -> Any:
+        if isinstance(relation, pa.RecordBatchReader):
+            relation = relation.read_all()
+        return self._session.createDataFrame(_signed(relation)) if isinstance(relation, pa.Table) else relation
+
+
+def _for_spark(sql: str, names: Mapping[str, str]) -> str:
+    tree = sqlglot.parse_one(sql, dialect="duckdb")
+    for table in tree.find_all(sqlglot.exp.Table):
+        if table.name in names:
+            table.set("this", sqlglot.exp.to_identifier(names[table.name], quoted=True))
+            if not table.alias:
+                raise AssertionError(f"{table.name} has no alias")
+    return tree.sql(dialect="spark")
+
+
+def _signed(table: pa.Table) -> pa.Table:
+    """Spark has no unsigned numbers."""
+    wider = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+    return table.cast(pa.schema([field.with_type(wider.get(field.type, field.type)) for field in table.schema]))
