@@ -1,7 +1,7 @@
 """`make demo-chaos`: the same pipeline while a worker is killed and another one sleeps through its own retry.
 
 The first worker that is about to publish is killed by SIGKILL: what it had sealed is published by the retry, without
-computing it again. A second worker is stopped in the middle of `clean`, given up, and woken when its retry has published.
+computing it again. A second worker is stopped in the middle of `clean`, and woken when its retry has published.
 """
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ def a_run_that_is_stopped(stage: Stage, events: int) -> None:
 def a_run(stage: Stage, events: int) -> None:
     chapter(
         "2. The pipeline",
-        f"{events:,} events, ingested, cleaned, made into sessions and songs side by side, and reported. The steps work "
-        "on a branch of the run; main moves once, at the end.",
+        f"{events:,} events, ingested, cleaned, made into sessions and songs side by side, and reported. The steps "
+        "work on a branch of the run; main moves once, at the end.",
     )
     stage.fenceline("run", PIPELINE, "--params", params("2026-01-01", events))
     repo = fl.open_repository(stage.repo, mode="r")

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
@@ -29,6 +29,9 @@ from fenceline.txn.recover import Sweeper, Swept
 from fenceline.txn.transaction import OnConflict, Transaction, TransactionResult
 from fenceline.txn.upload import Progress, ProgressEvent
 from fenceline.views import CommitView, nothing_at
+
+if TYPE_CHECKING:
+    from fenceline.graph.graph import Graph
 
 Mode = Literal["r", "rw"]
 SWEEP_INTERVAL = 10.0
@@ -263,6 +266,18 @@ class Repository:
             progress=progress,
             lease=lease,
         )
+
+    def graph(self, branch: str = DEFAULT_BRANCH, path: str = "") -> Graph:
+        """The graph on a branch, in a directory of it: typed tables that change together with files."""
+        try:
+            from fenceline.graph.graph import Graph
+        except ModuleNotFoundError as error:
+            if error.name and error.name.partition(".")[0] == "fenceline":
+                raise
+            raise ConfigError(
+                f"graph tables need {error.name}, which is not installed", hint="pip install 'fenceline[graph]'"
+            ) from error
+        return Graph(self._native, self._intents, branch, path, writable=self._mode == "rw")
 
     def merge(
         self,

@@ -5,6 +5,7 @@ Checks are written in DuckDB's dialect, with every identifier in double quotes; 
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -99,3 +100,9 @@ def _signed(table: pa.Table) -> pa.Table:
     """Spark has no unsigned numbers."""
     wider = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
     return table.cast(pa.schema([field.with_type(wider.get(field.type, field.type)) for field in table.schema]))
+
+
+@functools.cache
+def in_process() -> DuckEngine:
+    """One for the whole process."""
+    return DuckEngine()

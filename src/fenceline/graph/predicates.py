@@ -81,7 +81,11 @@ def _of_text(table: TableType, where: str) -> Predicate:
         tree = sqlglot.parse_one(f"SELECT 1 WHERE {where}", dialect="duckdb").find(exp.Where)
     except sqlglot.errors.ParseError as error:
         raise ContractError(f"where={where!r} cannot be read: {error}", hint="write a condition of SQL") from error
-    if tree is None or tree.find(exp.Select, exp.Subquery) is not None or tree.parent.args.keys() - {"expressions", "where"}:  # type: ignore[union-attr]
+    if (
+        tree is None
+        or tree.find(exp.Select, exp.Subquery) is not None
+        or tree.parent.args.keys() - {"expressions", "where"}
+    ):  # type: ignore[union-attr]
         raise ContractError(f"where={where!r} is no plain condition", hint="compare columns of the table")
     known = {each.lower(): each for each in columns(table)}
     for column in tree.find_all(exp.Column):
@@ -99,7 +103,9 @@ def _pushed(table: TableType, condition: exp.Expression) -> str | None:
             return None
         if isinstance(node, exp.Literal) and node.is_string and "\\" in node.name:
             return None
-        if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.In) and not _alike(table, node):
+        if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.In) and not _alike(
+            table, node
+        ):
             return None
     return condition.sql(dialect="spark")
 

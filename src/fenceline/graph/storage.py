@@ -90,7 +90,7 @@ class TableStore:
         self._session = Session()
         self._opened: dict[tuple[str, int], lance.LanceDataset] = {}
         self._base_files: dict[str, tuple[files.TableFile, ...]] = {}
-        self._files: dict[tuple[str, int], list[files.TableFile]] = {}
+        self._files: dict[tuple[str, int], tuple[files.TableFile, ...]] = {}
         where = urlsplit(objects.url)
         self._root = unquote(where.path) if where.scheme == "file" else objects.url.rstrip("/")
 
@@ -135,7 +135,7 @@ class TableStore:
 
     # --- files --------------------------------------------------------------------------------------------------
 
-    def files_of(self, pin: Pin) -> list[files.TableFile]:
+    def files_of(self, pin: Pin) -> tuple[files.TableFile, ...]:
         """Everything that reading the version may need; its table's empty first version counts to it."""
         known = self._files.get((pin.table, pin.version))
         if known is not None:
@@ -146,7 +146,7 @@ class TableStore:
                 base = tuple(files.first_files(pin.table, self._at(pin.table, _BASE), self._objects))
                 self._base_files[pin.table] = base
             own = files.version_files(pin.table, self.open(pin), self._objects) if pin.version != _BASE else ()
-            found = [*base, *own]
+            found = (*base, *own)
         if len(self._files) >= _KNOWN_FILES:
             self._files.clear()
         self._files[pin.table, pin.version] = found
@@ -196,11 +196,10 @@ class TableStore:
         """Add rows, or fragments that executors wrote. Nothing checks for equal ids here."""
         dataset = self.open(pin)
         given = [*fragments, *(_written(dataset, _reader(data), "append") if data is not None else ())]
-        self._note(self.fragment_files(pin.table, given))
+        self._note_fragments(pin, given)
         if not given:
             return pin
         new = [FragmentMetadata.from_json(fragment) for fragment in given]
-        self._refuse_twice(pin, dataset, new)
         _refuse_other_columns(pin, dataset, new)
         return self._commit(pin, dataset, LanceOperation.Append(new))
 
@@ -253,9 +252,8 @@ class TableStore:
         """Replace all rows, and the columns where `schema` says so. Indices are gone after it."""
         dataset = self.open(pin)
         given = [*fragments, *(_written(dataset, _reader(data), "overwrite") if data is not None else ())]
-        self._note(self.fragment_files(pin.table, given))
+        self._note_fragments(pin, given)
         new = [FragmentMetadata.from_json(fragment) for fragment in given]
-        self._refuse_twice(pin, dataset, new)
         return self._commit(pin, dataset, LanceOperation.Overwrite(schema, new))
 
     # --- staging: indices and upkeep ----------------------------------------------------------------------------
@@ -411,17 +409,18 @@ class TableStore:
     def _uri(self, table: str) -> str:
         return f"{self._root}/{table_prefix(table)}".rstrip("/")
 
-    def _refuse_twice(self, pin: Pin, dataset: lance.LanceDataset, new: Iterable[FragmentMetadata]) -> None:
-        """Lance would take the same fragments twice, and every row of them would be there twice."""
-        there = {file.path for fragment in dataset.get_fragments() for file in fragment.metadata.files}
-        for fragment in new:
-            for file in fragment.files:
-                if file.path in there:
-                    raise AlreadyExists(
-                        f"the rows in {file.path} are in table {pin.table} already",
-                        hint="adopt them",
-                    )
-                there.add(file.path)
+    def _note_fragments(self, pin: Pin, fragments: Iterable[str]) -> None:
+        """Lance would take the same fragments twice, and every row of them would be there twice.
+
+        Refused before they are noted: what the table has already is not this transaction's to take back.
+        """
+        keys = self.fragment_files(pin.table, fragments)
+        there = {file.key for file in self.files_of(pin)}
+        for key in keys:
+            if key in there:
+                raise AlreadyExists(f"the rows in {key} are in table {pin.table} already", hint="adopt them")
+            there.add(key)
+        self._note(keys)
 
 
 def _refuse_other_columns(pin: Pin, dataset: lance.LanceDataset, new: Iterable[FragmentMetadata]) -> None:

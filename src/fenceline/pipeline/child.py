@@ -30,12 +30,12 @@ def first_line() -> bytes:
 
 def serve(worker: Worker, grace: float) -> int:
     """Work until SIGTERM, then drain within the grace. The parent's death, seen as EOF on stdin, ends it at once."""
-    asked = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.set())
+    asked, ask = os.pipe()  # an Event could be set by the handler while the main thread holds its lock
+    signal.signal(signal.SIGTERM, lambda number, frame: os.write(ask, b"!") and None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what to do
     threading.Thread(target=_leave_with_parent, name="parent", daemon=True).start()
     worker.start()
-    asked.wait()
+    os.read(asked, 1)
     finished = worker.stop(grace)
     log.info("worker %d stops: %s", os.getpid(), worker.counts)
     if not finished:

@@ -128,8 +128,8 @@ def _refuse_in_the_way(reader: StepElement, writer: StepElement) -> None:
         return
     if any(PathSet([path]).overlaps(theirs.prefix) for path in mine.given):
         raise PipelineError(
-            f"{reader.where}: steps {reader.name} and {writer.name} run side by side, and {reader.name} is given all of "
-            f"/{mine.prefix}, where {writer.name} may write: only the first to publish could succeed",
+            f"{reader.where}: steps {reader.name} and {writer.name} run side by side, and {reader.name} is given files "
+            f"of /{mine.prefix}, where {writer.name} may write: only the first to publish could succeed",
             hint="give their tasks different prefixes, say what they read with WorkspaceSpec(reads=[…]), or order them "
             "with after=",
         )

@@ -83,7 +83,8 @@ class Runner:
         self.store: Store = open_store(self.repo, self.store_path)
         self.id = self._seams.ids.execution()
         self._port = Embedded(self.store, self.id)
-        self._asked, self._over = threading.Event(), threading.Event()
+        self._over = threading.Event()
+        self._asked = False  # no Event: a signal handler could meet the main thread holding its lock
         self._hurry = False
         self._failure: BaseException | None = None
         self._pool: Pool | None = None
@@ -121,7 +122,9 @@ class Runner:
     def drain(self, hurry: bool = False) -> None:
         """Start no more attempts. Safe to call from a signal handler; `wait` then raises, and `close` does the rest."""
         self._hurry = self._hurry or hurry
-        self._asked.set()
+        self._asked = True
+        if self._worker is not None:
+            self._worker.enough()
 
     def drained(self) -> bool:
         """Ask the workers to take nothing more; whether all that they had is done. For those who wait themselves."""
@@ -135,7 +138,7 @@ class Runner:
 
     def close(self) -> None:
         """Stop the workers within the grace, and let go of the runs that are not over."""
-        self._asked.set()
+        self._asked = True
         grace = 0.0 if self._hurry else self.grace
         if self._pool is not None:
             self._pool.stop(grace)
@@ -177,7 +180,7 @@ class Runner:
         beat = self._seams.clock.monotonic()
         while not self._over.wait(ROUND):
             try:
-                if not self._asked.is_set():  # who dies from here on was asked to: that is no failure of its attempt
+                if not self._asked:  # who dies from here on was asked to: that is no failure of its attempt
                     self._port.look_after()
                 if self._pool is not None:
                     self._pool.look_after()
@@ -189,7 +192,7 @@ class Runner:
                 if not isinstance(error, FencelineError) or not error.retryable:
                     log.exception("the runner cannot look after its runs any more")
                     self._failure = error
-                    self._asked.set()  # whoever waits is told
+                    self._asked = True  # whoever waits is told
                     break
                 log.warning("the runner could not look after its runs: %s", error)
         self.store.close()
@@ -244,7 +247,8 @@ class Runner:
                 status = get_run(db, run).status
             if status != RUNNING:
                 return show_run(self.store, run)
-            if self._asked.wait(ROUND / 2):
+            self._over.wait(ROUND / 2)
+            if self._asked:
                 if self._failure is not None:
                     raise self._failure
                 raise RunInterrupted(

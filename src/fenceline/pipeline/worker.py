@@ -73,7 +73,7 @@ class Worker:
         self._known = {definition.name: definition for definition in self.definitions}
         self._names = [*self._known, *(self.builtins.NAMES if self.builtins else ())]
         self._seams = self.runner.seams
-        self._draining, self._cut = self._seams.threads.signal(), False
+        self._draining, self._enough, self._cut = self._seams.threads.signal(), False, False
         self._jobs: set[_Job] = set()
         self._lock = threading.Lock()
         self._threads: list[Running] = []
@@ -90,6 +90,10 @@ class Worker:
     def drain(self) -> None:
         """Poll no more; what runs goes on."""
         self._draining.set()
+
+    def enough(self) -> None:
+        """Poll no more, noticed a moment later. Takes no lock: for signal handlers."""
+        self._enough = True
 
     @property
     def drained(self) -> bool:
@@ -123,7 +127,7 @@ class Worker:
     def _slot(self, number: int) -> None:
         idle, turn = SHORTEST_IDLE, number
         try:
-            while not self._draining.wait(0):
+            while not self._asked_to_stop():
                 attempt = self._poll(turn)
                 turn += 1
                 if attempt is None:
@@ -136,11 +140,14 @@ class Worker:
             with self._lock:
                 self._ended += 1
 
+    def _asked_to_stop(self) -> bool:
+        return self._enough or self._draining.wait(0)
+
     def _poll(self, turn: int) -> HandedOut | None:
         """Every task is asked for once; each time another one first, so that none waits for ever."""
         at = turn % len(self._names)
         for name in (*self._names[at:], *self._names[:at]):
-            if self._draining.wait(0):
+            if self._asked_to_stop():
                 return None
             try:
                 attempt = self.orchestrator.poll(name)

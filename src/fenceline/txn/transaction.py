@@ -239,6 +239,16 @@ class Transaction:
             else:
                 self._tree.set(staging, entry)
 
+    def declare_table(self, table: str) -> None:
+        """Name a table before anything is written into it: garbage collection then leaves it alone."""
+        self._check_open()
+        self._try.declare_table(table)
+
+    def wrote(self, keys: Iterable[str]) -> None:
+        """Count objects that an engine wrote under names of its own as staged: made durable, or deleted, with it."""
+        self._check_open()
+        self._try.wrote(keys)
+
     # --- the block ----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:

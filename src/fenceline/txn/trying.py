@@ -105,7 +105,10 @@ class Try:
         self.staging().adopt(new)
 
     def hand_over(self) -> tuple[str, ...]:
-        """Those objects, for another execution that has declared their tables and says that it `wrote` them."""
+        """Those objects, for another execution that has declared their tables and says that it `wrote` them.
+
+        Only when this one can no longer publish: else the other, when it is cancelled, would delete what is visible.
+        """
         keys, self._elsewhere = tuple(self._elsewhere), {}
         return keys
 

@@ -16,7 +16,7 @@ import pytest
 
 import fenceline as fl
 from fenceline import Retention
-from fenceline.errors import ConfigError, ConflictError
+from fenceline.errors import AlreadyExists, ConfigError, ConflictError
 from fenceline.graph.following import FollowPins
 from fenceline.graph.pins import Pin
 from fenceline.graph.storage import TableStore, write_fragments
@@ -143,6 +143,18 @@ def test_fragments_are_handed_over_to_the_next_execution(graph: Graph) -> None:
     left = {info.key for info in graph.repo.gc(grace=0).objects}
     assert {key.split("/")[2] for key in left} == {"_versions", "_transactions"}, "only the version of the first one"
     assert graph.rows(graph.pin()) == 6
+
+
+def test_fragments_that_are_published_are_not_taken_back_by_who_tried_them_again(graph: Graph) -> None:
+    graph.create()
+    base = graph.pin()
+    fragments = write_fragments(graph.store.place(base), people(range(5)), SCHEMA)
+    with graph.writing("t1") as (tx, store):
+        tx.write(PERSON, store.stage_append(base, fragments=fragments).to_bytes())
+    for stage in (TableStore.rebase_append, lambda s, pin, f: s.stage_overwrite(pin, SCHEMA, fragments=f)):
+        with pytest.raises(AlreadyExists), graph.writing("t1") as (tx, store):
+            stage(store, graph.pin(), fragments)
+    assert graph.rows(graph.pin()) == 5
 
 
 CHILD = """

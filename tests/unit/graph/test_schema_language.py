@@ -296,6 +296,7 @@ def test_a_schema_that_contradicts_itself(text: str, said: str) -> None:
     with pytest.raises(SchemaError) as caught:
         parse(text)
     assert said in caught.value.message
+    assert caught.value.code == "schema.invalid"
     assert len(caught.value.problems) == 1, caught.value.message
 
 

@@ -46,8 +46,10 @@ class Problem:
         return "\n".join([*shown, f"  {' ' * len(number)}   {self.hint}"] if self.hint else shown)
 
 
-class _InText(ContractError):
-    """An error about a text: carries every problem, each with its place."""
+class SchemaError(ContractError):
+    """A text that is no schema; carries every problem with its place, not only the first."""
+
+    code = "schema.invalid"
 
     def __init__(self, problems: Sequence[Problem], text: str, source: str) -> None:
         shown = [problem.show(text, source) for problem in problems[:_SHOWN]]
@@ -66,16 +68,10 @@ class _InText(ContractError):
         return self.problems[0].spot.column
 
 
-class SchemaSyntaxError(_InText):
-    """A text that is not of the schema language."""
+class SchemaSyntaxError(SchemaError):
+    """A text that is not of the language at all: nothing behind its one problem was read."""
 
     code = "schema.syntax"
-
-
-class SchemaError(_InText):
-    """A schema that contradicts itself; carries every problem, not only the first."""
-
-    code = "schema.invalid"
 
 
 class SchemaChangeError(ContractError):
@@ -151,5 +147,5 @@ def either(words: Sequence[str]) -> str:
 
 def brief(value: object) -> str:
     """A value as errors show it."""
-    shown = repr(value)
+    shown = repr(value[:80] if isinstance(value, str | bytes | bytearray | list | tuple) else value)
     return shown if len(shown) <= 80 else f"{shown[:77]}…"
