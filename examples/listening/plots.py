@@ -11,7 +11,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

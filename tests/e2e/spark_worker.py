@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
@@ -21,11 +21,7 @@ from fenceline.task.attempt import AttemptRunner
 sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
 
 from file_orchestrator import FileOrchestrator
-
-if TYPE_CHECKING:
-    from tests.e2e.spark_jvm import attach
-else:
-    from spark_jvm import attach
+from spark_jvm import attach
 
 HANG = "FENCELINE_TEST_HANG"
 

@@ -55,10 +55,10 @@ class Operator:
 
     # --- pointing a ref at an old commit: read its number, ask, write the next number ----------------------------
 
-    def _aim(self, world: World, commit: str, ref: str = "branch") -> World:
+    def _aim(self, world: World, commit: str | None, ref: str = "branch") -> World:
         """The number is read here; a new name is reserved."""
         asks = self.setup.collects and self.setup.keeps(Rule.D3_REFUSE)
-        aiming = Operating(world.operating.script, commit, ref, world.last, asked=not asks)  # type: ignore[arg-type]
+        aiming = Operating(world.operating.script, commit or "", ref, world.last, asked=not asks)  # type: ignore[arg-type]
         if ref == "tag":
             return world._replace(operating=aiming, reserved=self.setup.keeps(Rule.D3_RESERVE))
         if not world.log or world.log[-1].op is Op.DELETE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -23,9 +23,6 @@ from fenceline.repo.model import Commit
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.txn.intent import DEFAULT_LEASE, IntentStore
 from fenceline.txn.transaction import Transaction, TransactionResult
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 class GraphView:
@@ -68,9 +65,8 @@ class TableView:
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         return self.scan(columns).read_all()
 
-    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        frame: pd.DataFrame = self.to_arrow(columns).to_pandas()
-        return frame
+    def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
+        return self.to_arrow(columns).to_pandas()
 
     def rows(self, where: Where | None = None) -> list[dict[str, Any]]:
         found = Overlaid(self._store, self._engine, self.pin, Pending(self.type)).where(where)

@@ -22,8 +22,11 @@ Where: TypeAlias = Mapping[str, Any] | str
 
 _TEXT = (Scalar.STRING,)
 _NUMBERS = (Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64, Scalar.F64)
-_PUSHED = (exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-_PUSHED += (exp.In, exp.Is, exp.Null, exp.Column, exp.Identifier, exp.Literal, exp.Neg)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In)
+_PUSHED = (
+    *_COMPARISONS,
+    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Null, exp.Column, exp.Identifier, exp.Literal, exp.Neg),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class Predicate:
     """For DuckDB, over the rows that the scan left in; None where that is exact already."""
     holds: Callable[[Mapping[str, Any]], bool] | None = None
     """The same on one row, where there is no `sql`."""
+
+    def select(self, relation: str) -> str:
+        return f"SELECT t.* FROM {relation} AS t WHERE {self.sql}"  # noqa: S608 - parsed, and of known columns only
 
 
 def predicate(table: TableType, where: Where | None) -> Predicate:
@@ -78,14 +84,12 @@ def _column_is(name: str, values: list[Any]) -> str:
 
 def _of_text(table: TableType, where: str) -> Predicate:
     try:
-        tree = sqlglot.parse_one(f"SELECT 1 WHERE {where}", dialect="duckdb").find(exp.Where)
+        statement = sqlglot.parse_one(f"SELECT 1 WHERE {where}", dialect="duckdb")
     except sqlglot.errors.ParseError as error:
         raise ContractError(f"where={where!r} cannot be read: {error}", hint="write a condition of SQL") from error
-    if (
-        tree is None
-        or tree.find(exp.Select, exp.Subquery) is not None
-        or tree.parent.args.keys() - {"expressions", "where"}
-    ):  # type: ignore[union-attr]
+    tree = statement.args.get("where")
+    more = [name for name, part in statement.args.items() if part and name not in ("expressions", "where", "kind")]
+    if tree is None or more or tree.find(exp.Select, exp.Subquery) is not None:
         raise ContractError(f"where={where!r} is no plain condition", hint="compare columns of the table")
     known = {each.lower(): each for each in columns(table)}
     for column in tree.find_all(exp.Column):
@@ -103,9 +107,7 @@ def _pushed(table: TableType, condition: exp.Expression) -> str | None:
             return None
         if isinstance(node, exp.Literal) and node.is_string and "\\" in node.name:
             return None
-        if isinstance(node, exp.EQ | exp.NEQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.In) and not _alike(
-            table, node
-        ):
+        if isinstance(node, _COMPARISONS) and not _alike(table, node):
             return None
     return condition.sql(dialect="spark")
 

@@ -55,9 +55,7 @@ class Overlaid:
         if wanted.sql is None:
             found: list[Row] = rows.read_all().to_pylist()
             return found
-        listed: list[Row] = self.engine.query(
-            f"SELECT t.* FROM rows AS t WHERE {wanted.sql}", {"rows": rows}
-        ).to_pylist()  # noqa: S608
+        listed: list[Row] = self.engine.query(wanted.select("rows"), {"rows": rows}).to_pylist()
         return listed
 
     def _joined(self, committed: Sequence[Row], own: Sequence[Row]) -> list[tuple[Row, Row | None]]:

@@ -5,6 +5,7 @@ version, and pins and files are published as one repository transaction. If the 
 done again on its new head, as long as nothing that the block itself has looked at was changed.
 """
 
+# ruff: noqa: A002
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -85,7 +86,7 @@ class GraphTransaction:
     def result(self) -> TransactionResult:
         return self._tx.result
 
-    def rows(self, name: str, where: Where | None = None, *, id: Any = None) -> list[Row]:  # noqa: A002
+    def rows(self, name: str, where: Where | None = None, *, id: Any = None) -> list[Row]:
         """Rows of a node or edge type, own changes included."""
         self._check_open()
         return [row for row, _ in self._matching(self.schema.table(name), id, where)]
@@ -135,7 +136,7 @@ class GraphTransaction:
         to: Any,
         data: Mapping[str, Any] | None = None,
         *,
-        id: str | None = None,  # noqa: A002
+        id: str | None = None,
     ) -> str:
         """A new edge between two nodes, named by id or key; returns its id."""
         return self.insert_edges(name, [{**(data or {}), "from": from_, "to": to, "id": id}])[0]
@@ -152,7 +153,7 @@ class GraphTransaction:
         id: Any = None,
         set: Mapping[str, Any] | None = None,
         *,
-        where: Where | None = None,  # noqa: A002
+        where: Where | None = None,
     ) -> int:
         """Set properties of the node with an id or key, or of all that match; returns how many there were."""
         return self._update(self.schema.node(name), id, set, where)
@@ -163,11 +164,11 @@ class GraphTransaction:
         id: str | None = None,
         set: Mapping[str, Any] | None = None,
         *,
-        where: Where | None = None,  # noqa: A002
+        where: Where | None = None,
     ) -> int:
         return self._update(self.schema.edge(name), id, set, where)
 
-    def delete(self, name: str, id: Any = None, *, where: Where | None = None) -> int:  # noqa: A002
+    def delete(self, name: str, id: Any = None, *, where: Where | None = None) -> int:
         """Delete nodes, and with them every edge that leaves or enters them; returns how many nodes there were."""
         node = self.schema.node(name)
         gone = self._delete(node, id, where)
@@ -178,7 +179,7 @@ class GraphTransaction:
                     self._of(edge).remove(row["id"], before)
         return len(gone)
 
-    def delete_edge(self, name: str, id: str | None = None, *, where: Where | None = None) -> int:  # noqa: A002
+    def delete_edge(self, name: str, id: str | None = None, *, where: Where | None = None) -> int:
         return len(self._delete(self.schema.edge(name), id, where))
 
     def _add(self, table: TableType, rows: Sequence[Row]) -> list[str]:

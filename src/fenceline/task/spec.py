@@ -114,9 +114,11 @@ class WorkspaceSpec(_Spec):
     prefix: str = "/"
     """The directory that the task sees; '/' is all of it. Kept as the repository spells it: without outer slashes."""
     reads: Sequence[str] | None = None
-    """The files and directories below the prefix that a task on a directory is given; None is all of it. It sees
-    nothing else, may write anywhere below the prefix, and does not mind what others change outside of these. Spark workspaces
-    know what is read from them and have no use for it."""
+    """The files and directories below the prefix that a task on a directory is given; None is all of it.
+
+    It sees nothing else, may write anywhere below the prefix, and does not mind what others change outside of these.
+    Spark workspaces know what is read from them and have no use for it.
+    """
     read_only: bool = False
     """Complete with the input commit: nothing is compared, fenced or published, and local writes are dropped."""
     pre: Sequence[Annotated[Guard, PlainValidator(_guard)]] = ()
