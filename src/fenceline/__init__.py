@@ -25,7 +25,7 @@ from fenceline.errors import (
     RecoveryError,
     StoreError,
 )
-from fenceline.pipeline.dsl import Run, Step, pipeline
+from fenceline.pipeline.definition.dsl import Run, Step, pipeline
 from fenceline.rehearsing import try_task
 from fenceline.repo.model import Commit, Dataset, Entry, Head, RefEntry
 from fenceline.repo.native.gc import Retention

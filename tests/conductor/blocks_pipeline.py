@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from fenceline.pipeline.dsl import Run, pipeline
+from fenceline.pipeline.definition.dsl import Run, pipeline
 from fenceline.task.contract import task
 from fenceline.task.spec import TaskControls, WorkspaceSpec
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from conductor_server import URL_ENV, CannotStart, find_jar, find_java, running
 
-from fenceline.pipeline.conductor_api import ConductorApi
+from fenceline.pipeline.conductor.api import ConductorApi
 
 _missing: list[str] = []
 

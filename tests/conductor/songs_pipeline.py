@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from fenceline import TaskControls, WorkspaceSpec, failpoints, task
-from fenceline.pipeline.dsl import Run, pipeline
+from fenceline.pipeline.definition.dsl import Run, pipeline
 
 QUICK = TaskControls(retry_count=3, retry_delay_seconds=0)
 """With the lease's default of an hour: none of these tests waits for the end of a lease."""

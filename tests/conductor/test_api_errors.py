@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fenceline.errors import ContractError, NotFound
-from fenceline.pipeline.conductor_api import (
+from fenceline.pipeline.conductor.api import (
     KEY_ENV,
     SECRET_ENV,
     URL_ENV,

@@ -16,12 +16,12 @@ from workers import Workers, until
 
 import fenceline as fl
 from fenceline import failpoints
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.conductor_api import ConductorApi
-from fenceline.pipeline.deploy import apply, plan
-from fenceline.pipeline.loading import AnyPipeline, load_pipeline
-from fenceline.pipeline.submit import RunState, follow, look, submit
-from fenceline.pipeline.taskdefs import task_defs
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.deploy import apply, plan
+from fenceline.pipeline.conductor.submit import RunState, follow, look, submit
+from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
+from fenceline.pipeline.form.compiling import workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
 from fenceline.seams import Seams
 
 pytestmark = [

@@ -12,11 +12,11 @@ from songs_pipeline import songs
 from typer.testing import CliRunner
 
 from fenceline.cli.main import app
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.conductor_api import ConductorApi
-from fenceline.pipeline.deploy import Change, apply, plan
-from fenceline.pipeline.expressions import WorkflowError
-from fenceline.pipeline.taskdefs import task_defs
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.deploy import Change, apply, plan
+from fenceline.pipeline.form.compiling import workflow_def
+from fenceline.pipeline.form.expressions import WorkflowError
+from fenceline.pipeline.form.taskdefs import task_defs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test may download the server
 HERE = Path(__file__).parent

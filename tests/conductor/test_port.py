@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from fenceline.errors import NotFound, StaleAttemptError
-from fenceline.pipeline.claims import Claims
-from fenceline.pipeline.conductor import OUTPUT_LIMIT, Conductor
-from fenceline.pipeline.conductor_api import ConductorApi, ConductorRefused, ConductorUnavailable
-from fenceline.pipeline.supervisor import give_up_the_dead
+from fenceline.pipeline.conductor.api import ConductorApi, ConductorRefused, ConductorUnavailable
+from fenceline.pipeline.conductor.claims import Claims
+from fenceline.pipeline.conductor.port import OUTPUT_LIMIT, Conductor
+from fenceline.pipeline.conductor.supervisor import give_up_the_dead
 from fenceline.seams import Seams
 from fenceline.task.orchestrator import IN_PROGRESS, HandedOut, attempt_fence
 from fenceline.task.result import TaskFailed, TaskResult, TaskTerminalError

@@ -16,11 +16,11 @@ from workers import HERE, Workers, alive, until
 
 import fenceline as fl
 from fenceline.cli.main import app
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.conductor_api import ConductorApi
-from fenceline.pipeline.deploy import apply, plan
-from fenceline.pipeline.submit import follow, look, submit
-from fenceline.pipeline.taskdefs import task_defs
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.deploy import apply, plan
+from fenceline.pipeline.conductor.submit import follow, look, submit
+from fenceline.pipeline.form.compiling import workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
 from fenceline.seams import Seams
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test may download the server

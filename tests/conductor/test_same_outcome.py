@@ -11,12 +11,12 @@ from blocks_pipeline import blocks
 from workers import HERE, Workers
 
 import fenceline as fl
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.conductor_api import ConductorApi
-from fenceline.pipeline.deploy import apply, plan
-from fenceline.pipeline.runner import run
-from fenceline.pipeline.submit import follow, submit
-from fenceline.pipeline.taskdefs import task_defs
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.deploy import apply, plan
+from fenceline.pipeline.conductor.submit import follow, submit
+from fenceline.pipeline.embedded.runner import run
+from fenceline.pipeline.form.compiling import workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
 from fenceline.seams import Seams
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first test may download the server

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fenceline.pipeline.conductor import Conductor
-from fenceline.pipeline.conductor_api import ConductorApi
-from fenceline.pipeline.submit import RunState, follow
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.port import Conductor
+from fenceline.pipeline.conductor.submit import RunState, follow
 from fenceline.seams import Seams
 from fenceline.task.orchestrator import HandedOut
 from fenceline.task.result import TaskFailed, TaskResult

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fenceline as fl
-from fenceline.pipeline.runs import RunResult, list_runs, open_store
+from fenceline.pipeline.embedded.runs import RunResult, list_runs, open_store
 
 COLOUR_SETTINGS = ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR")
 FENCELINE = (sys.executable, "-m", "fenceline.cli")

@@ -8,7 +8,7 @@ import sys
 import runner_pipelines
 
 import fenceline as fl
-from fenceline.pipeline.runner import RunInterrupted, run
+from fenceline.pipeline.embedded.runner import RunInterrupted, run
 
 
 def main(root: str, pipeline: str, params: str, workers: str, grace: str) -> None:

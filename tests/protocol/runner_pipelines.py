@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 import fenceline as fl
-from fenceline.pipeline.dsl import Run, pipeline
+from fenceline.pipeline.definition.dsl import Run, pipeline
 
 FAST = fl.TaskControls(retry_count=3, retry_delay_seconds=0, response_timeout_seconds=30)
 

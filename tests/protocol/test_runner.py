@@ -25,10 +25,10 @@ from harness import HERE, assert_sound, content, environment
 
 import fenceline as fl
 from fenceline.pipeline.builtin import run_branch
-from fenceline.pipeline.rows import TaskRow
-from fenceline.pipeline.runner import Runner
-from fenceline.pipeline.runs import RunResult, list_runs, open_store, show_run
-from fenceline.pipeline.store import attempts
+from fenceline.pipeline.embedded.rows import TaskRow
+from fenceline.pipeline.embedded.runner import Runner
+from fenceline.pipeline.embedded.runs import RunResult, list_runs, open_store, show_run
+from fenceline.pipeline.embedded.store import attempts
 from fenceline.repo.model import MOVES
 
 FULL = os.environ.get("FENCELINE_RUNNER") == "full"

@@ -22,8 +22,8 @@ from fenceline.cli.options import Json, Repo
 from fenceline.cli.output import Column, emit, one_line, remark, say, short, table
 from fenceline.cli.run import Branch, Grace, Master, Params, Reference, Slots, Workers, make_runner, read_params
 from fenceline.errors import ContractError
-from fenceline.pipeline.loading import AnyPipeline, load_pipeline
-from fenceline.pipeline.runner import GRACE, RunBusy, Runner
+from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
+from fenceline.pipeline.embedded.runner import GRACE, RunBusy, Runner
 from fenceline.repo.model import canonical, digest
 from fenceline.task.contract import InvalidParams
 

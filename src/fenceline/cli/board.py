@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from fenceline.pipeline.builtin import BEGIN, PUBLISH, Builtins
-from fenceline.pipeline.rows import CANCELED, COMPLETED, LOST, RUNNING, SCHEDULED, TIMED_OUT, RunRow, TaskRow
-from fenceline.pipeline.runs import RunEvent, run_events
-from fenceline.pipeline.store import Store, attempts, get_run, latest
-from fenceline.pipeline.workflow import Simple, read_workflow
+from fenceline.pipeline.embedded.rows import CANCELED, COMPLETED, LOST, RUNNING, SCHEDULED, TIMED_OUT, RunRow, TaskRow
+from fenceline.pipeline.embedded.runs import RunEvent, run_events
+from fenceline.pipeline.embedded.store import Store, attempts, get_run, latest
+from fenceline.pipeline.form.workflow import Simple, read_workflow
 from fenceline.task.orchestrator import IN_PROGRESS
 
 StepState: TypeAlias = Literal[

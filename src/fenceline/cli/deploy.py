@@ -13,11 +13,11 @@ from fenceline.cli.extract import PipelineReference
 from fenceline.cli.options import Json
 from fenceline.cli.output import counted, emit, one_line, say
 from fenceline.errors import ContractError
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.conductor_api import URL_ENV, ConductorApi
-from fenceline.pipeline.deploy import Change, Difference, apply, plan
-from fenceline.pipeline.loading import load_pipelines
-from fenceline.pipeline.taskdefs import task_defs
+from fenceline.pipeline.conductor.api import URL_ENV, ConductorApi
+from fenceline.pipeline.conductor.deploy import Change, Difference, apply, plan
+from fenceline.pipeline.definition.loading import load_pipelines
+from fenceline.pipeline.form.compiling import workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
 
 LONGEST_VALUE = 60
 

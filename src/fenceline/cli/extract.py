@@ -12,9 +12,9 @@ import typer
 from fenceline.cli.options import Json
 from fenceline.cli.output import counted, emit, remark, say
 from fenceline.errors import store_error
-from fenceline.pipeline.compiling import canonical, workflow_def
-from fenceline.pipeline.loading import load_pipelines
-from fenceline.pipeline.taskdefs import task_defs
+from fenceline.pipeline.definition.loading import load_pipelines
+from fenceline.pipeline.form.compiling import canonical, workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
 
 PipelineReference = Annotated[
     str,

@@ -22,8 +22,8 @@ from fenceline.cli.failure import INTERRUPTED, TERMINATED
 from fenceline.cli.live import LiveView, answers_apart, terminal_apart, took
 from fenceline.cli.output import notes, one_line, remark, short, size, write_bytes
 from fenceline.pipeline.builtin import PUBLISH, Builtins
-from fenceline.pipeline.runner import RunInterrupted, Runner
-from fenceline.pipeline.runs import RunEvent, show_run
+from fenceline.pipeline.embedded.runner import RunInterrupted, Runner
+from fenceline.pipeline.embedded.runs import RunEvent, show_run
 from fenceline.seams import Seams
 
 TICK = 0.1

@@ -15,8 +15,8 @@ from fenceline.cli.options import JsonLines, Repo
 from fenceline.cli.output import say
 from fenceline.cli.summary import summary
 from fenceline.errors import ContractError
-from fenceline.pipeline.loading import AnyPipeline, load_pipeline
-from fenceline.pipeline.runner import GRACE, Runner
+from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
+from fenceline.pipeline.embedded.runner import GRACE, Runner
 from fenceline.spark.settings import SparkSettings
 
 Reference = Annotated[

@@ -19,10 +19,10 @@ from fenceline.cli.run import Grace, Master, Slots, Workers, make_runner
 from fenceline.cli.summary import show_steps, show_violations, summary, ways_on
 from fenceline.errors import ContractError, NotFound
 from fenceline.pipeline.builtin import run_branch
-from fenceline.pipeline.loading import AnyPipeline, load_pipeline
-from fenceline.pipeline.rows import RUNNING, RunRow, read_owner
-from fenceline.pipeline.runner import GRACE
-from fenceline.pipeline.runs import (
+from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
+from fenceline.pipeline.embedded.rows import RUNNING, RunRow, read_owner
+from fenceline.pipeline.embedded.runner import GRACE
+from fenceline.pipeline.embedded.runs import (
     RunEvent,
     cancel_run,
     list_runs,
@@ -33,10 +33,10 @@ from fenceline.pipeline.runs import (
     show_run,
     store_path,
 )
-from fenceline.pipeline.runs import (
+from fenceline.pipeline.embedded.runs import (
     restart_from as prepare_restart,
 )
-from fenceline.pipeline.store import Store, get_run
+from fenceline.pipeline.embedded.store import Store, get_run
 from fenceline.task.contract import LoadError
 
 _NOBODY = "nobody: fenceline runs resume goes on with it"

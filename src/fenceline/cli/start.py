@@ -14,11 +14,11 @@ from fenceline.cli.deploy import Server
 from fenceline.cli.options import Json
 from fenceline.cli.output import counted, emit, remark, say
 from fenceline.errors import ContractError, NotFound
-from fenceline.pipeline.conductor_api import ConductorApi, ConductorUnavailable, segment
-from fenceline.pipeline.conductor_worker import WorkerSettings, start_log
-from fenceline.pipeline.embedded_worker import reference_of
-from fenceline.pipeline.loading import load_pipelines
-from fenceline.pipeline.supervisor import Supervisor, search_path
+from fenceline.pipeline.conductor.api import ConductorApi, ConductorUnavailable, segment
+from fenceline.pipeline.conductor.supervisor import Supervisor, search_path
+from fenceline.pipeline.conductor.worker_process import WorkerSettings, start_log
+from fenceline.pipeline.definition.loading import load_pipelines
+from fenceline.pipeline.embedded.worker_process import reference_of
 from fenceline.task.contract import LoadError, TaskDefinition
 from fenceline.task.loading import load
 

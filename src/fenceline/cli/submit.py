@@ -14,12 +14,12 @@ from fenceline.cli.opening import reading
 from fenceline.cli.options import Json, Repo
 from fenceline.cli.output import Column, emit, remark, say, short, table
 from fenceline.errors import ContractError, NotFound
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.conductor_api import ConductorApi
-from fenceline.pipeline.deploy import plan
-from fenceline.pipeline.loading import AnyPipeline, load_pipeline
-from fenceline.pipeline.submit import RunState, follow
-from fenceline.pipeline.submit import submit as start_run
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.deploy import plan
+from fenceline.pipeline.conductor.submit import RunState, follow
+from fenceline.pipeline.conductor.submit import submit as start_run
+from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
+from fenceline.pipeline.form.compiling import workflow_def
 from fenceline.seams import Seams
 
 FAILED_RUN = 9

@@ -90,9 +90,9 @@ def wrong_count(rule: Constraint, edge: str, touched: str, edges: str, nodes: st
     count = 'COUNT(l."id")'
     bounds = [f"{count} < {rule.low}"] if rule.low else []
     bounds += [f"{count} > {rule.high}"] if rule.high is not None else []
-    there = f' JOIN {nodes} AS s ON s."id" = a."id"' if nodes else ""
+    there = f' WHERE EXISTS (SELECT 1 FROM {nodes} AS s WHERE s."id" = a."id")' if nodes else ""
     found = _found('a."id"', _as_text(count), text(edge))
-    joined = f'FROM {touched} AS a{there} LEFT JOIN {edges} AS l ON l."src" = a."id"'
+    joined = f'FROM {touched} AS a LEFT JOIN {edges} AS l ON l."src" = a."id"{there}'
     return f'{found} {joined} GROUP BY a."id" HAVING {" OR ".join(bounds)}'
 
 

@@ -50,18 +50,20 @@ class TablePlace:
     options: Mapping[str, str]
 
 
+def open_place(place: TablePlace) -> lance.LanceDataset:
+    """The version, in a process that has no store: an executor that reads or writes a part of a table."""
+    with translated(f"opening {place.uri}"):
+        return lance.dataset(place.uri, version=place.version, storage_options=dict(place.options) or None)
+
+
 def write_fragments(place: TablePlace, data: Rows | Iterable[pa.RecordBatch], schema: pa.Schema) -> list[str]:
     """Write rows as fragments that no version names yet; their records, as JSON, go to `stage_append`."""
-    with translated(f"opening {place.uri}"):
-        dataset = lance.dataset(place.uri, version=place.version, storage_options=dict(place.options) or None)
-    return _written(dataset, _reader(data, schema), "append")
+    return _written(open_place(place), _reader(data, schema), "append")
 
 
 def write_fresh_fragments(place: TablePlace, data: Rows | Iterable[pa.RecordBatch], schema: pa.Schema) -> list[str]:
     """The same for `stage_overwrite`, with a schema that may be another one."""
-    with translated(f"opening {place.uri}"):
-        dataset = lance.dataset(place.uri, version=place.version, storage_options=dict(place.options) or None)
-    return _written(dataset, _reader(data, schema), "overwrite")
+    return _written(open_place(place), _reader(data, schema), "overwrite")
 
 
 def _written(dataset: lance.LanceDataset, reader: pa.RecordBatchReader, mode: str) -> list[str]:

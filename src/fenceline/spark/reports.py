@@ -1,6 +1,6 @@
 """What Spark says a write did: rows and files, as its committed tasks counted them.
 
-Counting with `DataFrame.observe` instead costs a fifth of a write: it splits the generated code in two.
+Counting with `DataFrame.observe` instead cost a fifth of a write: it is a step outside of the generated code.
 """
 
 from __future__ import annotations

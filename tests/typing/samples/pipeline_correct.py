@@ -8,8 +8,8 @@ from typing import assert_type
 from pydantic import BaseModel
 
 import fenceline as fl
-from fenceline.pipeline.definition import PipelineDefinition
-from fenceline.pipeline.dsl import Block
+from fenceline.pipeline.definition.dsl import Block
+from fenceline.pipeline.definition.model import PipelineDefinition
 
 
 class DayParams(BaseModel, extra="forbid"):

@@ -26,7 +26,7 @@ from fenceline.errors import (
 from fenceline.graph.filters import any_of, literal, quoted
 from fenceline.graph.lance_errors import typed
 from fenceline.graph.pins import IndexState, Pin
-from fenceline.graph.storage import TableStore, write_fragments, write_fresh_fragments
+from fenceline.graph.storage import TableStore, open_place, write_fragments, write_fresh_fragments
 from fenceline.graph.table_columns import AddColumn, ChangeColumn, DropColumn, stage_columns
 from fenceline.repo.native.local import LocalObjects
 
@@ -186,6 +186,7 @@ def test_executors_write_fragments_and_one_commit_takes_them(
     place = pickle.loads(pickle.dumps(store.place(empty)))
     made = [f for part in range(3) for f in write_fragments(place, people(range(part * 10, part * 10 + 10)), SCHEMA)]
     made += write_fragments(place, iter([]), SCHEMA)
+    assert open_place(place).count_rows() == 0
     pin = store.stage_append(empty, fragments=pickle.loads(pickle.dumps(made)))
     assert rows(store, pin) == {f"p{n}": n for n in range(30)}
     assert set(store.fragment_files("t1", made)) < set(store.own_files(empty, pin))

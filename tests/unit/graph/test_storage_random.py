@@ -14,6 +14,7 @@ from fenceline.graph.storage import TableStore
 from fenceline.repo.native.local import LocalObjects
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), ("name", pa.string()), ("age", pa.int64())])
+STEPS = ["append", "append", "merge", "part", "update", "delete", "where", "index", "index", "compact", "overwrite"]
 Model = dict[str, tuple[str | None, int | None]]
 
 
@@ -44,9 +45,7 @@ class Chain:
     def step(self) -> None:
         pin, before = self.versions[-1] if self.random.random() < 0.8 else self.random.choice(self.versions)
         model = dict(before)
-        match self.random.choice(
-            ["append", "append", "merge", "part", "update", "delete", "where", "index", "index", "compact", "overwrite"]
-        ):
+        match self.random.choice(STEPS):
             case "append":
                 rows: Model = {i: self.row() for i in self.new_ids(40)}
                 pin = self.store.stage_append(pin, table(rows))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
 
-from fenceline.pipeline.definition import EachElement, PipelineDefinition, PipelineError, StepElement, WhenElement
-from fenceline.pipeline.dsl import Block, Run, Step, pipeline
+from fenceline.pipeline.definition.dsl import Block, Run, Step, pipeline
+from fenceline.pipeline.definition.model import EachElement, PipelineDefinition, PipelineError, StepElement, WhenElement
 from fenceline.task.contract import InvalidParams, task
 from fenceline.task.spec import WorkspaceSpec
 

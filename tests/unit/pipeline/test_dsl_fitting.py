@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, SecretStr, TypeAdapter, ValidationError, computed_field
 from typing_extensions import TypedDict
 
-from fenceline.pipeline.fitting import NoSuchPart, comparable, field_of, fits, holds_secret, item_of, spelled
+from fenceline.pipeline.definition.fitting import NoSuchPart, comparable, field_of, fits, holds_secret, item_of, spelled
 
 UserId = NewType("UserId", int)
 Positive = Annotated[int, Field(gt=0)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fenceline.pipeline.engine import Plan, State, advance
-from fenceline.pipeline.workflow import read_workflow
+from fenceline.pipeline.embedded.engine import Plan, State, advance
+from fenceline.pipeline.form.workflow import read_workflow
 
 Json = dict[str, Any]
 

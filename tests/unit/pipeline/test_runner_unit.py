@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 import fenceline as fl
 from fenceline.errors import ConfigError, ConflictError, NotFound
-from fenceline.pipeline.dsl import Run, pipeline
-from fenceline.pipeline.runner import RunBusy, RunInterrupted, Runner, run
-from fenceline.pipeline.runs import (
+from fenceline.pipeline.definition.dsl import Run, pipeline
+from fenceline.pipeline.embedded.runner import RunBusy, RunInterrupted, Runner, run
+from fenceline.pipeline.embedded.runs import (
     RunFailed,
     RunResult,
     cancel_run,
@@ -25,7 +25,7 @@ from fenceline.pipeline.runs import (
     run_events,
     show_run,
 )
-from fenceline.pipeline.store import attempts
+from fenceline.pipeline.embedded.store import attempts
 
 QUICK = fl.TaskControls(retry_count=1, retry_delay_seconds=0, response_timeout_seconds=30)
 

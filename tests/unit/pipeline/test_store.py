@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from fenceline.errors import ConfigError, FormatTooNew, NotFound, StaleAttemptError
-from fenceline.pipeline.embedded import TAKE_OVER, Embedded
-from fenceline.pipeline.rows import Controls, TaskRow
-from fenceline.pipeline.runs import cancel_run, list_runs, run_events, show_run
-from fenceline.pipeline.store import Store, attempts, get_run, insert
+from fenceline.pipeline.embedded.port import TAKE_OVER, Embedded
+from fenceline.pipeline.embedded.rows import Controls, TaskRow
+from fenceline.pipeline.embedded.runs import cancel_run, list_runs, run_events, show_run
+from fenceline.pipeline.embedded.store import Store, attempts, get_run, insert
 from fenceline.seams import Owner
 from fenceline.task.orchestrator import HandedOut, attempt_fence
 from fenceline.task.result import TaskResult

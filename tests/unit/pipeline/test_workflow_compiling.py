@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
-from fenceline.pipeline.compiling import canonical, workflow_def
-from fenceline.pipeline.dsl import Block, Run, Step, pipeline
-from fenceline.pipeline.engine import Ended, State, advance
-from fenceline.pipeline.taskdefs import task_defs
-from fenceline.pipeline.workflow import Simple, Workflow, read_workflow
+from fenceline.pipeline.definition.dsl import Block, Run, Step, pipeline
+from fenceline.pipeline.embedded.engine import Ended, State, advance
+from fenceline.pipeline.form.compiling import canonical, workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
+from fenceline.pipeline.form.workflow import Simple, Workflow, read_workflow
 from fenceline.task.contract import task
 from fenceline.task.spec import TaskControls, WorkspaceSpec
 
@@ -335,8 +335,8 @@ def test_the_version_changes_with_what_runs_and_with_nothing_else() -> None:
 MODULE = """
 from pathlib import Path
 from pydantic import BaseModel, ConfigDict
-from fenceline.pipeline.compiling import canonical, workflow_def
-from fenceline.pipeline.dsl import Run, pipeline
+from fenceline.pipeline.form.compiling import canonical, workflow_def
+from fenceline.pipeline.definition.dsl import Run, pipeline
 from fenceline.task.contract import task
 from fenceline.task.spec import WorkspaceSpec
 

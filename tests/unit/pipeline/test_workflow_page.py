@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fenceline.cli.main import app
-from fenceline.pipeline.compiling import canonical, workflow_def
-from fenceline.pipeline.loading import load_pipeline, load_pipelines
-from fenceline.pipeline.taskdefs import WORKSPACE_IN, WORKSPACE_OUT, task_def, task_defs
-from fenceline.pipeline.workflow import read_workflow
+from fenceline.pipeline.definition.loading import load_pipeline, load_pipelines
+from fenceline.pipeline.form.compiling import canonical, workflow_def
+from fenceline.pipeline.form.taskdefs import WORKSPACE_IN, WORKSPACE_OUT, task_def, task_defs
+from fenceline.pipeline.form.workflow import read_workflow
 from fenceline.task.contract import LoadError
 from fenceline.task.given import validate
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fenceline.pipeline.expressions import escaped, written
-from fenceline.pipeline.workflow import (
+from fenceline.pipeline.form.expressions import escaped, written
+from fenceline.pipeline.form.workflow import (
     Fork,
     Join,
     Noop,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fenceline.errors import NotFound
-from fenceline.pipeline.conductor_api import ConductorApi, ConductorRefused, segment
-from fenceline.pipeline.workflow import read_workflow
+from fenceline.pipeline.conductor.api import ConductorApi, ConductorRefused, segment
+from fenceline.pipeline.form.workflow import read_workflow
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""A worker process of the embedded runner: `python -m fenceline.pipeline.embedded_worker`, its settings on stdin."""
+"""A worker process of the embedded runner: `python -m` this module, its settings on stdin."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fenceline.api import open_repository
 from fenceline.errors import ConfigError
 from fenceline.pipeline.builtin import Builtins
 from fenceline.pipeline.child import first_line, serve
-from fenceline.pipeline.embedded import Embedded
-from fenceline.pipeline.events import StoredEvents
-from fenceline.pipeline.store import Store
+from fenceline.pipeline.embedded.events import StoredEvents
+from fenceline.pipeline.embedded.port import Embedded
+from fenceline.pipeline.embedded.store import Store
 from fenceline.pipeline.worker import Worker
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
@@ -26,7 +26,7 @@ from fenceline.task.contract import TaskDefinition
 from fenceline.task.loading import load
 
 LONGEST_IDLE = 0.1
-COMMAND = (sys.executable, "-m", "fenceline.pipeline.embedded_worker")
+COMMAND = (sys.executable, "-m", "fenceline.pipeline.embedded.worker_process")
 
 
 @dataclass(frozen=True, slots=True)

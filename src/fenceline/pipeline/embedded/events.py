@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fenceline.errors import StoreError
-from fenceline.pipeline.store import Store, add_event
+from fenceline.pipeline.embedded.store import Store, add_event
 from fenceline.task.orchestrator import HandedOut
 
 log = logging.getLogger(__name__)

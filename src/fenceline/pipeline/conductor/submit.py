@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fenceline.errors import NotFound
-from fenceline.pipeline.conductor_api import ConductorApi, ConductorUnavailable, segment
+from fenceline.pipeline.conductor.api import ConductorApi, ConductorUnavailable, segment
 from fenceline.seams import Seams
 
 RUNNING = ("RUNNING", "PAUSED")

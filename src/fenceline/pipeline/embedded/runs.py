@@ -12,11 +12,11 @@ from urllib.parse import unquote, urlsplit
 from fenceline.api import Repository
 from fenceline.errors import ConfigError, ConflictError, FencelineError, NotFound
 from fenceline.pipeline.builtin import publish_run, run_branch
-from fenceline.pipeline.embedded import Embedded
-from fenceline.pipeline.engine import State, advance
-from fenceline.pipeline.rows import CANCELED, COMPLETED, OPEN, RUNNING, RunRow, TaskRow
-from fenceline.pipeline.store import Store, add_event, attempts, get_run, latest, update
-from fenceline.pipeline.workflow import read_workflow
+from fenceline.pipeline.embedded.engine import State, advance
+from fenceline.pipeline.embedded.port import Embedded
+from fenceline.pipeline.embedded.rows import CANCELED, COMPLETED, OPEN, RUNNING, RunRow, TaskRow
+from fenceline.pipeline.embedded.store import Store, add_event, attempts, get_run, latest, update
+from fenceline.pipeline.form.workflow import read_workflow
 from fenceline.repo.merge import Strategy
 from fenceline.repo.model import Commit
 from fenceline.repo.native.repository import NativeRepository

@@ -10,7 +10,7 @@ from fenceline.pipeline.builtin import BEGIN as BEGIN_TASK
 from fenceline.pipeline.builtin import FAN as FAN_TASK
 from fenceline.pipeline.builtin import PUBLISH as PUBLISH_TASK
 from fenceline.pipeline.builtin import TEST as TEST_TASK
-from fenceline.pipeline.definition import PipelineDefinition
+from fenceline.pipeline.definition.model import PipelineDefinition
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.result import schema_of
 from fenceline.task.spec import TaskControls

@@ -16,19 +16,19 @@ from typing import Any, Self
 
 from fenceline.api import Repository
 from fenceline.errors import ConflictError, ContractError, FencelineError
-from fenceline.pipeline import embedded_worker
 from fenceline.pipeline.builtin import Builtins
-from fenceline.pipeline.compiling import workflow_def
-from fenceline.pipeline.definition import PipelineDefinition
-from fenceline.pipeline.embedded import Embedded
-from fenceline.pipeline.embedded_worker import WorkerSettings, build, opener, reference_of
+from fenceline.pipeline.definition.model import PipelineDefinition
+from fenceline.pipeline.embedded import worker_process as embedded_worker
+from fenceline.pipeline.embedded.port import Embedded
+from fenceline.pipeline.embedded.rows import COMPLETED, RUNNING, RunRow, read_owner
+from fenceline.pipeline.embedded.runs import RunResult, open_store, show_run
+from fenceline.pipeline.embedded.store import Store, get_run, insert, update
+from fenceline.pipeline.embedded.worker_process import WorkerSettings, build, opener, reference_of
+from fenceline.pipeline.form.compiling import workflow_def
+from fenceline.pipeline.form.taskdefs import task_defs
+from fenceline.pipeline.form.workflow import Simple, read_workflow
 from fenceline.pipeline.pool import Pool
-from fenceline.pipeline.rows import COMPLETED, RUNNING, RunRow, read_owner
-from fenceline.pipeline.runs import RunResult, open_store, show_run
-from fenceline.pipeline.store import Store, get_run, insert, update
-from fenceline.pipeline.taskdefs import task_defs
 from fenceline.pipeline.worker import Worker
-from fenceline.pipeline.workflow import Simple, read_workflow
 from fenceline.repo.model import canonical, digest
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.spark.settings import SparkSettings

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias, TypeVar
 
-from fenceline.pipeline.expressions import WorkflowError as WorkflowError
-from fenceline.pipeline.expressions import as_text, roots
-from fenceline.pipeline.expressions import resolve as resolve
+from fenceline.pipeline.form.expressions import WorkflowError as WorkflowError
+from fenceline.pipeline.form.expressions import as_text, roots
+from fenceline.pipeline.form.expressions import resolve as resolve
 
 REFERENCE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 SCHEMA_VERSION = 2

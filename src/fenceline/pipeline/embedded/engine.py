@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fenceline.pipeline.expressions import resolve
-from fenceline.pipeline.rows import CANCELED, COMPLETED, FAILED, LOST, OPEN, TERMINAL, TIMED_OUT
-from fenceline.pipeline.workflow import Fork, Join, Node, Nodes, Noop, Simple, Switch, Workflow
+from fenceline.pipeline.embedded.rows import CANCELED, COMPLETED, FAILED, LOST, OPEN, TERMINAL, TIMED_OUT
+from fenceline.pipeline.form.expressions import resolve
+from fenceline.pipeline.form.workflow import Fork, Join, Node, Nodes, Noop, Simple, Switch, Workflow
 
 _BROKEN = (FAILED, TERMINAL, TIMED_OUT, CANCELED, LOST)
 

@@ -14,8 +14,8 @@ from pydantic import BaseModel, SecretBytes, SecretStr, ValidationError
 from pydantic_core import to_jsonable_python
 
 from fenceline.errors import ContractError
-from fenceline.pipeline.expressions import written
-from fenceline.pipeline.fitting import holds_secret
+from fenceline.pipeline.definition.fitting import holds_secret
+from fenceline.pipeline.form.expressions import written
 from fenceline.task.contract import InvalidParams, TaskDefinition
 from fenceline.task.result import refusal_of
 from fenceline.task.version import shown_path

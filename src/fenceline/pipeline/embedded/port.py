@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fenceline.errors import NotFound, StaleAttemptError
-from fenceline.pipeline.engine import Scheduled, State, advance
-from fenceline.pipeline.rows import (
+from fenceline.pipeline.embedded.engine import Scheduled, State, advance
+from fenceline.pipeline.embedded.rows import (
     CANCELED,
     FAILED,
     LOST,
@@ -25,8 +25,8 @@ from fenceline.pipeline.rows import (
     RunRow,
     TaskRow,
 )
-from fenceline.pipeline.store import Store, add_event, attempts, find_task, get_run, insert, latest, update
-from fenceline.pipeline.workflow import read_workflow
+from fenceline.pipeline.embedded.store import Store, add_event, attempts, find_task, get_run, insert, latest, update
+from fenceline.pipeline.form.workflow import read_workflow
 from fenceline.task.orchestrator import IN_PROGRESS, HandedOut, Standing
 from fenceline.task.result import TaskResult
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fenceline.errors import ConfigError, FormatTooNew, NotFound, StoreError, StoreFull, StoreReadOnly, store_error
-from fenceline.pipeline.rows import RunRow, TaskRow
+from fenceline.pipeline.embedded.rows import RunRow, TaskRow
 from fenceline.seams import Seams
 
 VERSION = 1

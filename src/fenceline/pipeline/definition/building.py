@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, TypeAlias
 
-from fenceline.pipeline.definition import (
+from fenceline.pipeline.definition.filling import Unfit, compared, filled
+from fenceline.pipeline.definition.fitting import comparable, fits, holds_secret
+from fenceline.pipeline.definition.model import (
     EachElement,
     Element,
     Elements,
@@ -19,10 +21,8 @@ from fenceline.pipeline.definition import (
     WhenElement,
     called_from,
 )
-from fenceline.pipeline.filling import Unfit, compared, filled
-from fenceline.pipeline.fitting import comparable, fits, holds_secret
-from fenceline.pipeline.references import Condition, Reference, found_in
-from fenceline.pipeline.workflow import NEVER_A_STEP, REFERENCE
+from fenceline.pipeline.definition.references import Condition, Reference, found_in
+from fenceline.pipeline.form.workflow import NEVER_A_STEP, REFERENCE
 from fenceline.task.contract import TaskDefinition
 
 BEGIN_STEP, PUBLISH_STEP = "begin", "publish"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from fenceline.pipeline.definition import PipelineDefinition, PipelineError
+from fenceline.pipeline.definition.model import PipelineDefinition, PipelineError
 from fenceline.task.contract import LoadError
 from fenceline.task.loading import Sought
 

@@ -1,4 +1,4 @@
-"""A worker process for a Conductor server: `python -m fenceline.pipeline.conductor_worker SETTINGS`."""
+"""A worker process for a Conductor server: `python -m fenceline.pipeline.conductor.worker_process SETTINGS`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from fenceline.api import open_repository
 from fenceline.pipeline.builtin import Builtins
 from fenceline.pipeline.child import serve
-from fenceline.pipeline.claims import Claims
-from fenceline.pipeline.conductor import Conductor
-from fenceline.pipeline.conductor_api import ConductorApi
+from fenceline.pipeline.conductor.api import ConductorApi
+from fenceline.pipeline.conductor.claims import Claims
+from fenceline.pipeline.conductor.port import Conductor
 from fenceline.pipeline.worker import Worker
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
@@ -24,7 +24,7 @@ from fenceline.task.loading import load
 from fenceline.task.observe import log_json
 from fenceline.task.orchestrator import HandedOut
 
-log = logging.getLogger("fenceline.pipeline.conductor_worker")  # its own name is __main__ when it runs
+log = logging.getLogger("fenceline.pipeline.conductor.worker_process")  # its own name is __main__ when it runs
 
 LOG_FORMAT = "%(asctime)s %(process)d %(levelname)s %(message)s"
 
@@ -46,7 +46,7 @@ class WorkerSettings:
     json_log: bool = False
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "fenceline.pipeline.conductor_worker", json.dumps(asdict(self))]
+        return [sys.executable, "-m", "fenceline.pipeline.conductor.worker_process", json.dumps(asdict(self))]
 
     @classmethod
     def parsed(cls, text: str) -> WorkerSettings:

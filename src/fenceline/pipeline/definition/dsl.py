@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args, ge
 
 from pydantic import BaseModel
 
-from fenceline.pipeline.building import Case, Drawing, Drawn, Place
-from fenceline.pipeline.definition import (
+from fenceline.pipeline.definition.building import Case, Drawing, Drawn, Place
+from fenceline.pipeline.definition.flow import Flow
+from fenceline.pipeline.definition.model import (
     RUN_PARAMS,
     P,
     PipelineDefinition,
@@ -23,8 +24,7 @@ from fenceline.pipeline.definition import (
     Publish,
     Source,
 )
-from fenceline.pipeline.flow import Flow
-from fenceline.pipeline.references import Reference
+from fenceline.pipeline.definition.references import Reference
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.version import location
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from fenceline.pipeline.definition import Operator, PipelineError, Source, called_from
-from fenceline.pipeline.fitting import NoSuchPart, field_of, item_of, spelled
+from fenceline.pipeline.definition.fitting import NoSuchPart, field_of, item_of, spelled
+from fenceline.pipeline.definition.model import Operator, PipelineError, Source, called_from
 
 _QUOTES = frozenset("'\\{}$")
 _BRANCH = "write `with run.when(reference > 3):` and the steps below it"

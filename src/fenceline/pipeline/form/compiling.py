@@ -6,12 +6,13 @@ import hashlib
 import json
 from typing import Any, TypeAlias
 
-from fenceline.pipeline.building import BEGIN_STEP, OURS, PUBLISH_STEP
 from fenceline.pipeline.builtin import BEGIN as BEGIN_TASK
 from fenceline.pipeline.builtin import FAN as FAN_TASK
 from fenceline.pipeline.builtin import PUBLISH as PUBLISH_TASK
 from fenceline.pipeline.builtin import TEST as TEST_TASK
-from fenceline.pipeline.definition import (
+from fenceline.pipeline.definition.building import BEGIN_STEP, OURS, PUBLISH_STEP
+from fenceline.pipeline.definition.flow import Flow, ancestors, is_chain, last, nearest, ordered, takes_workspace
+from fenceline.pipeline.definition.model import (
     EachElement,
     Element,
     Elements,
@@ -19,8 +20,7 @@ from fenceline.pipeline.definition import (
     StepElement,
     WhenElement,
 )
-from fenceline.pipeline.flow import Flow, ancestors, is_chain, last, nearest, ordered, takes_workspace
-from fenceline.pipeline.workflow import SCHEMA_VERSION
+from fenceline.pipeline.form.workflow import SCHEMA_VERSION
 from fenceline.task.result import schema_of
 
 Json: TypeAlias = dict[str, Any]

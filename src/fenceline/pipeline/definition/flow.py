@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise, product
 from typing import Any
 
-from fenceline.pipeline.definition import EachElement, Element, Elements, PipelineError, StepElement, steps_in
+from fenceline.pipeline.definition.model import EachElement, Element, Elements, PipelineError, StepElement, steps_in
 from fenceline.repo.pathset import PathSet
 from fenceline.task.contract import TaskDefinition
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fenceline.errors import FencelineError, StaleAttemptError
-from fenceline.pipeline.claims import Claims
-from fenceline.pipeline.conductor_api import ConductorApi, ConductorDenied, ConductorUnavailable, segment
+from fenceline.pipeline.conductor.api import ConductorApi, ConductorDenied, ConductorUnavailable, segment
+from fenceline.pipeline.conductor.claims import Claims
 from fenceline.seams import Seams
 from fenceline.task.orchestrator import IN_PROGRESS, HandedOut, Standing
 from fenceline.task.result import TaskResult, cut

@@ -11,9 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from fenceline.errors import FencelineError
-from fenceline.pipeline.definition import Source, Value
-from fenceline.pipeline.expressions import escaped
-from fenceline.pipeline.fitting import (
+from fenceline.pipeline.definition.fitting import (
     NoSuchPart,
     fits,
     holds_secret,
@@ -23,7 +21,9 @@ from fenceline.pipeline.fitting import (
     spelled,
     without_none,
 )
-from fenceline.pipeline.references import Condition, Reference, has_reference
+from fenceline.pipeline.definition.model import Source, Value
+from fenceline.pipeline.definition.references import Condition, Reference, has_reference
+from fenceline.pipeline.form.expressions import escaped
 
 Visible = Callable[[Reference], Source]
 """The source of a reference, if it may be used here."""

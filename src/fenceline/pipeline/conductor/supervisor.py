@@ -14,10 +14,10 @@ from types import FrameType
 from typing import Any
 
 from fenceline.errors import NotFound
-from fenceline.pipeline.claims import Claims
-from fenceline.pipeline.conductor import Conductor
-from fenceline.pipeline.conductor_api import ConductorApi, ConductorDenied, ConductorUnavailable
-from fenceline.pipeline.conductor_worker import WorkerSettings
+from fenceline.pipeline.conductor.api import ConductorApi, ConductorDenied, ConductorUnavailable
+from fenceline.pipeline.conductor.claims import Claims
+from fenceline.pipeline.conductor.port import Conductor
+from fenceline.pipeline.conductor.worker_process import WorkerSettings
 from fenceline.pipeline.pool import Pool
 from fenceline.seams import Seams
 from fenceline.task.result import TaskFailed, TaskResult

@@ -1,0 +1,1 @@
+"""Pipelines on a Conductor server: the port, deployment, workers."""

@@ -1,0 +1,1 @@
+"""What people write: the DSL, and the checks of it at definition time."""
