@@ -26,6 +26,8 @@ from fenceline.errors import (
     StoreError,
 )
 from fenceline.pipeline.definition.dsl import Run, Step, pipeline
+from fenceline.pipeline.embedded.runner import run
+from fenceline.pipeline.embedded.runs import RunResult
 from fenceline.rehearsing import try_task
 from fenceline.repo.model import Commit, Dataset, Entry, Head, RefEntry
 from fenceline.repo.native.gc import Retention
@@ -91,6 +93,7 @@ __all__ = [
     "Repository",
     "Retention",
     "Run",
+    "RunResult",
     "SparkWorkspace",
     "Step",
     "StoreError",
@@ -115,6 +118,7 @@ __all__ = [
     "require_rows",
     "require_schema",
     "require_unique",
+    "run",
     "task",
     "try_task",
 ]

@@ -173,6 +173,66 @@ def attempt(root: str, orchestrator: str, text: str, version: str = "1", on_conf
     }
 
 
+GRAPH = """
+node Person { name: String @key  age: I32? @range(0..150)  email: String? @unique }
+node City { name: String @key }
+edge Knows: Person -> Person @card(0..3) { since: Date? }
+edge LivesIn: Person -> City
+"""
+
+
+def graph_init(root: str) -> dict[str, Any]:
+    result = open_unswept(root).graph().init(GRAPH, actor="child")
+    return {"outcome": str(result.outcome), "op": result.op}
+
+
+def graph(root: str) -> dict[str, Any]:
+    """One transaction over all tables of a graph and a file: rows are added, changed and deleted."""
+    with open_unswept(root).graph().transaction(key="graph", message="graph", actor="child") as tx:
+        tx.insert("Person", {"name": "cy", "age": 7})
+        tx.update("Person", "ada", {"age": 37})
+        tx.delete("Person", "bob")
+        tx.insert("City", {"name": "Bari"})
+        tx.insert_edge("LivesIn", "cy", "Bari", id="l2")
+        tx.insert_edge("Knows", "cy", "ada", id="k2")
+        tx.files.write("cy.txt", b"cy")
+    return {"outcome": str(tx.result.outcome), "op": tx.result.op}
+
+
+def graph_statement(root: str, statement: str, tries: str = "5") -> dict[str, Any]:
+    """One statement, as a small program would make it."""
+    with open_unswept(root).graph().transaction(actor="child", tries=int(tries), lease=0.3) as tx:
+        if statement.startswith("person "):
+            tx.insert("Person", {"name": statement.removeprefix("person ")})
+        elif statement == "edge":
+            tx.insert_edge("Knows", "ada", "bob", id="new")
+        elif statement == "delete":
+            tx.delete("Person", "bob")
+        elif statement.startswith("age "):
+            tx.update("Person", "ada", {"age": int(statement.removeprefix("age "))})
+    return {"outcome": str(tx.result.outcome), "op": tx.result.op}
+
+
+def graph_worker(root: str, name: str, count: str) -> dict[str, Any]:
+    """Many small transactions: people who know the one before them and the hub; every fourth deletes an older one."""
+    repo = open_unswept(root)
+    graph, lost = repo.graph(), 0
+    number = 0
+    while number < int(count):
+        try:
+            with graph.transaction(actor=name, message=f"{name}:{number}") as tx:
+                tx.insert("Person", {"name": f"{name}-{number}"})
+                tx.insert_edge("Knows", f"{name}-{number}", "ada", id=f"{name}-{number}-hub")
+                if number:
+                    tx.insert_edge("Knows", f"{name}-{number}", f"{name}-{number - 1}", id=f"{name}-{number}-last")
+                if number % 4 == 3:
+                    tx.delete("Person", f"{name}-{number - 3}")
+            number += 1
+        except fl.ConflictError:  # as a scheduler would: again, from the start
+            lost += 1
+    return {"outcome": "applied", "lost": lost}
+
+
 SCENARIOS: dict[str, Scenario] = {
     call.__name__: call
     for call in (
@@ -189,6 +249,10 @@ SCENARIOS: dict[str, Scenario] = {
         recover,
         collect,
         attempt,
+        graph_init,
+        graph,
+        graph_statement,
+        graph_worker,
     )
 }
 

@@ -187,12 +187,15 @@ def test_census_every_failpoint_is_hit(template: Path, wreck: Path, littered: Pa
         (template, ["tables"], ""),
         (wreck, ["recover"], ""),
         (littered, ["collect", "3", "expire"], ""),
+        (template, ["graph_init"], ""),
     ]
     for number, (source, (name, *rest), points) in enumerate(runs):
         root = copy(source, tmp_path / f"{number}") if source else tmp_path / "fresh"
         log = tmp_path / f"log{number}"
         run([name, root, *rest], points, log)
         seen.update(log.read_text().split())
+    run(["graph_statement", root, "person cy"], log=tmp_path / "log-graph")  # into the graph that the last one made
+    seen.update((tmp_path / "log-graph").read_text().split())
     quarantined = copy(template, tmp_path / "quarantined")
     assert killed(["write", quarantined, "a.txt", "a"], "verdict.seal.after=crash")
     for staged in (quarantined / "files").glob("*/a.txt"):

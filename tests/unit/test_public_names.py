@@ -35,6 +35,7 @@ PUBLIC = [
     "Repository",
     "Retention",
     "Run",
+    "RunResult",
     "SparkWorkspace",
     "Step",
     "StoreError",
@@ -59,6 +60,7 @@ PUBLIC = [
     "require_rows",
     "require_schema",
     "require_unique",
+    "run",
     "task",
     "try_task",
 ]

@@ -40,11 +40,16 @@ def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "duckdb":
         yield DuckEngine()
         return
-    from fenceline.spark import SparkSettings, get_session, stop_session
+    from pyspark.sql import SparkSession
 
-    settings = SparkSettings(master="local[2]", conf={"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"})
-    yield SparkEngine(get_session(settings))
-    stop_session()
+    from fenceline.spark import SparkSettings, get_session, isolated, stop_session
+
+    shared = SparkSession.getActiveSession()  # of other tests in this process: theirs to stop
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
+    settings = SparkSettings(master="local[2]", conf={**quick, "spark.sql.shuffle.partitions": "2"})
+    yield SparkEngine(isolated(shared or get_session(settings)))
+    if shared is None:
+        stop_session()
 
 
 class World:
