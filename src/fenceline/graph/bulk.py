@@ -60,13 +60,13 @@ def published(
     tries: int = TRIES,
 ) -> TransactionResult:
     """Do the work and publish it, again on a newer head if it must be. With a key applied before it is not done."""
-    repo = graph.repo
+    repo = graph._repo
     for left in range(tries - 1, -1, -1):
-        tx = graph.begin(actor, key, message, metadata)
+        tx = graph._begin(actor, key, message, metadata)
         try:
             with tx:
                 if not tx.already_applied:
-                    work(Bulk(repo, tx, graph.place, graph.store))
+                    work(Bulk(repo, tx, graph.place, graph._store))
             return tx.result
         except PublishConflict as conflict:
             if not left:
@@ -77,7 +77,7 @@ def published(
 
 def _mismatch(graph: Graph, before: Commit, conflict: PublishConflict) -> ExpectedVersionMismatch | None:
     """The conflict in terms of tables: the first one that someone else published."""
-    now = graph.repo.head(graph.branch).commit
+    now = graph._repo.head(graph.branch).commit
     for path in conflict.paths:
         key = graph.place.table_key(path)
         if key is not None:
@@ -88,8 +88,8 @@ def _mismatch(graph: Graph, before: Commit, conflict: PublishConflict) -> Expect
 
 def _publications(graph: Graph, commit: Commit, path: str, key: str) -> int | None:
     def read(path: str) -> bytes | None:
-        entry = graph.repo.find(commit, path)
-        return None if entry is None else graph.repo.read(entry)
+        entry = graph._repo.find(commit, path)
+        return None if entry is None else graph._repo.read(entry)
 
     if key == SCHEMA_KEY:
         return Snapshot(read, graph.place).manifest.published

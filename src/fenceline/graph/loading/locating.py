@@ -1,0 +1,92 @@
+"""From broken rules back to the rows of the input: their files and lines.
+
+Tables know nothing of files. Ids are made of a row and its place alone, so reading the input once more finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from fenceline.graph.loading.bad_rows import BadRow, shown
+from fenceline.graph.loading.raw_rows import line
+from fenceline.graph.loading.reading import Bad, Batch, PieceReader
+from fenceline.graph.loading.sources import Piece
+from fenceline.graph.schema import Rule
+from fenceline.graph.violations import BrokenRule
+
+Wanted = tuple[str, str, str]
+"""Table key, column, value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    piece: Piece
+    at: int
+
+
+def bad_rows(
+    broken: Sequence[BrokenRule], pieces: Iterable[Piece], reader: PieceReader
+) -> list[BadRow]:
+    """Every broken rule with the line that breaks it; of equal ids the last one, and the others in its words."""
+    found = _spots({_wanted(each) for each in broken} | {_other(each) for each in broken}, pieces, reader)
+    return [_told(each, found) for each in broken]
+
+
+def _wanted(each: BrokenRule) -> Wanted:
+    if each.rule is Rule.CARD:
+        return f"edge:{each.other}", "src", each.id
+    return each.table_key, "id", each.id
+
+
+def _other(each: BrokenRule) -> Wanted:
+    return each.table_key, "id", (each.other or "") if each.rule is Rule.UNIQUE else each.id
+
+
+def _told(each: BrokenRule, found: dict[Wanted, list[Spot]]) -> BadRow:
+    spots = found.get(_wanted(each), [])
+    rest = spots[:-1] if each.rule is Rule.KEY else found.get(_other(each), []) if each.rule is Rule.UNIQUE else []
+    problem = str(each)
+    if rest:
+        problem += f" (also {', '.join(f'{s.piece.path}:{line(s.piece, s.at)}' for s in rest[:3])})"
+    row = BadRow(
+        problem,
+        type=each.table_key.partition(":")[2],
+        property=", ".join(each.properties) or None,
+        value=shown(each.value),
+    )
+    if not spots:
+        return row
+    last = spots[-1]
+    return replace(row, file=last.piece.path, line=line(last.piece, last.at))
+
+
+def _spots(wanted: set[Wanted], pieces: Iterable[Piece], reader: PieceReader) -> dict[Wanted, list[Spot]]:
+    found: dict[Wanted, list[Spot]] = {}
+    by_column: dict[tuple[str, str], list[str]] = {}
+    for table_key, column, value in wanted:
+        by_column.setdefault((table_key, column), []).append(value)
+    sets = {where: pa.array(values, pa.string()) for where, values in by_column.items()}
+    for piece in pieces:
+        for at, batch in reader.placed(piece):
+            for (table_key, column), values in sets.items():
+                if batch.table_key != table_key:
+                    continue
+                for n in _hits(batch, column, values):
+                    key = (table_key, column, batch.rows[column][n].as_py())
+                    found.setdefault(key, []).append(Spot(piece, at[n]))
+    for spots in found.values():
+        spots.sort(key=lambda spot: (spot.piece.number, spot.at))
+    return found
+
+
+def _hits(batch: Batch, column: str, values: pa.Array) -> Iterator[int]:
+    mask = pc.is_in(batch.rows[column], value_set=values)
+    yield from pc.indices_nonzero(mask).to_pylist()
+
+
+def only_batches(found: Iterable[Batch | Bad]) -> Iterator[Batch]:
+    return (each for each in found if isinstance(each, Batch))
