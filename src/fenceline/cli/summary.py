@@ -10,6 +10,7 @@ from fenceline.cli.failure import FAILED_ATTEMPT
 from fenceline.cli.live import took
 from fenceline.cli.output import Column, counted, fields, say, short, size, table
 from fenceline.pipeline.builtin import PublishRefused, run_branch
+from fenceline.task.result import cut
 
 STEPS = (
     Column("step", style="bold"),
@@ -20,6 +21,9 @@ STEPS = (
     Column("took", right=True),
     Column("commit", style="yellow", fixed=True),
 )
+
+FOUND = 120
+"""How much of what a guard found is shown here; `runs show --events` has all of it."""
 
 
 def summary(repo: Repository, board: Board, as_json: bool) -> None:
@@ -78,7 +82,10 @@ def _ended(repo: Repository, board: Board) -> None:
 def show_violations(line: Line | None) -> None:
     if line is not None and line.violations:
         columns = (Column("guard", fixed=True), Column("path"), Column("found"), Column("expected"))
-        table(columns, ((each["guard"], each["path"], each["found"], each["expected"]) for each in line.violations))
+        table(
+            columns,
+            ((each["guard"], each["path"], cut(each["found"], FOUND), each["expected"]) for each in line.violations),
+        )
 
 
 def ways_on(repo: Repository, board: Board) -> list[tuple[str, str]]:

@@ -28,9 +28,7 @@ class Spot:
     at: int
 
 
-def bad_rows(
-    broken: Sequence[BrokenRule], pieces: Iterable[Piece], reader: PieceReader
-) -> list[BadRow]:
+def bad_rows(broken: Sequence[BrokenRule], pieces: Iterable[Piece], reader: PieceReader) -> list[BadRow]:
     """Every broken rule with the line that breaks it; of equal ids the last one, and the others in its words."""
     found = _spots({_wanted(each) for each in broken} | {_other(each) for each in broken}, pieces, reader)
     return [_told(each, found) for each in broken]
