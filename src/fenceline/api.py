@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
+from fenceline.graph.combining import GraphResolver
 from fenceline.graph.following import FollowPins
 from fenceline.repo.merge import Strategy, Unit
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
@@ -294,7 +295,7 @@ class Repository:
         The same `key` never applies twice on a branch: the earlier merge is reported, whatever became of the source.
         """
         self._writable("merge")
-        combiner = Combiner(self._native, self._intents, self._refs)
+        combiner = Combiner(self._native, self._intents, self._refs, resolve=GraphResolver(self._native))
         return combiner.merge(source, into, actor or self._native.seams.actor(), message, strategy, key)
 
     def revert(
@@ -302,7 +303,7 @@ class Repository:
     ) -> TransactionResult:
         """Undo what one commit changed, as a new commit."""
         self._writable("revert")
-        combiner = Combiner(self._native, self._intents, self._refs)
+        combiner = Combiner(self._native, self._intents, self._refs, resolve=GraphResolver(self._native))
         return combiner.revert(ref, branch, actor or self._native.seams.actor(), message)
 
     def create_branch(self, name: str, source: str = DEFAULT_BRANCH, *, actor: str | None = None) -> Head:

@@ -101,9 +101,11 @@ class CommandGroup(TyperGroup):
     """Runs commands; turns what they raise into a report and an exit code."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Some commands have names of two words (`runs show`)."""
-        if len(args) > 1 and f"{args[0]} {args[1]}" in self.commands:
-            args = [f"{args[0]} {args[1]}", *args[2:]]
+        """Some commands have names of two or three words (`runs show`, `graph schema plan`)."""
+        for words in (3, 2):
+            if len(args) >= words and " ".join(args[:words]) in self.commands:
+                args = [" ".join(args[:words]), *args[words:]]
+                break
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:

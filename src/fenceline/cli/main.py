@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import fenceline
-from fenceline.cli import attempts, care, content, history, refs, runs, tasks
+from fenceline.cli import attempts, care, content, graphs, history, refs, runs, tasks
 from fenceline.cli.backfill import backfill
 from fenceline.cli.deploy import deploy
 from fenceline.cli.doctor import doctor
@@ -33,6 +33,17 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Content": (care.init, content.put, content.get, content.cat, content.ls, content.rm),
     "History": (history.log, history.show, history.diff),
     "Branches and tags": (refs.branch, refs.tag, refs.merge, refs.revert),
+    "Graphs": (
+        graphs.init,
+        graphs.load,
+        graphs.show,
+        graphs.export,
+        graphs.schema_show,
+        graphs.schema_plan,
+        graphs.schema_apply,
+        graphs.indices,
+        graphs.optimize,
+    ),
     "Tasks": (tasks.check, attempts.try_, extract),
     "Pipelines": (
         run,
@@ -40,6 +51,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         runs.runs,
         runs.show,
         runs.cancel,
+        runs.forget,
         runs.publish,
         runs.restart_from,
         runs.resume,
@@ -51,6 +63,8 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 
 def name_of(command: Callable[..., None]) -> str:
     """What a command is called: its function's name, but for a last '_' (`try` is a word of Python's)."""
+    if command.__module__ == graphs.__name__:
+        return f"graph {command.__name__.replace('_', ' ')}"
     name = command.__name__.rstrip("_").replace("_", "-")
     return f"runs {name}" if command.__module__ == runs.__name__ and command is not runs.runs else name
 

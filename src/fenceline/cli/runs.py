@@ -14,7 +14,7 @@ from fenceline.cli.following import follow
 from fenceline.cli.live import took
 from fenceline.cli.opening import reading, writing
 from fenceline.cli.options import Actor, Json, JsonLines, Repo
-from fenceline.cli.output import Column, emit, fields, moment, one_line, remark, say, short, table
+from fenceline.cli.output import Column, counted, emit, fields, moment, one_line, remark, say, short, table
 from fenceline.cli.run import Grace, Master, Slots, Workers, make_runner
 from fenceline.cli.summary import show_steps, show_violations, summary, ways_on
 from fenceline.errors import ContractError, NotFound
@@ -25,7 +25,9 @@ from fenceline.pipeline.embedded.runner import GRACE
 from fenceline.pipeline.embedded.runs import (
     RunEvent,
     cancel_run,
+    forget_run,
     list_runs,
+    old_runs,
     open_store,
     plan_restart,
     publish_by_hand,
@@ -160,6 +162,28 @@ def cancel(run: RunArgument, repo: Repo = ".", as_json: Json = False) -> None:
         emit(result.as_dict())
     else:
         say(f"run {found} is {result.status}; fenceline runs restart-from goes on with it")
+
+
+def forget(
+    days: Annotated[float, typer.Option("--older-than", metavar="DAYS", min=0, help="Only runs that ended before.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would go.")] = False,
+    repo: Repo = ".",
+    as_json: Json = False,
+) -> None:
+    """Forget old runs that ended: their records, events and kept branches. What they published stays."""
+    opened = writing(repo, as_json)
+    store = _store(opened)
+    found = old_runs(store, days * 86_400) if store is not None else []
+    if yes and store is not None:
+        for result in found:
+            forget_run(store, opened, result.id)
+    if as_json:
+        emit({"runs": [result.id for result in found], "forgotten": yes})
+        return
+    columns = (Column("run", fixed=True), Column("pipeline"), Column("status"), Column("ended"))
+    table(columns, ((r.id, r.name, r.status, moment(r.ended or 0.0)) for r in found))
+    said = counted(len(found), "run")
+    say(f"{said} forgotten; fenceline gc frees what only they had" if yes else f"{said}; --yes forgets them")
 
 
 def publish(

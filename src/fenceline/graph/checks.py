@@ -127,3 +127,13 @@ def all_of(selects: Sequence[str], most: int) -> str:
     """One query for all checks; `n` says which of them a row comes from."""
     numbered = (f"SELECT {n} AS n, q.id, q.value, q.other FROM ({each}) AS q" for n, each in enumerate(selects))
     return f"SELECT u.* FROM ({' UNION ALL '.join(numbered)}) AS u ORDER BY u.n, u.id LIMIT {most}"
+
+
+def differing(columns: Sequence[str]) -> str:
+    """Rows of `new` that are not the same in `base`; two nulls are the same."""
+    listed = ", ".join(map(name, columns))
+    return f'SELECT {listed} FROM "new" AS n EXCEPT SELECT {listed} FROM "base" AS b'
+
+
+def missing() -> str:
+    return 'SELECT b."id" FROM "base" AS b WHERE NOT EXISTS (SELECT 1 FROM "new" AS n WHERE n."id" = b."id")'

@@ -19,6 +19,9 @@ from fenceline.pipeline.embedded.runs import (
     RunFailed,
     RunResult,
     cancel_run,
+    forget_run,
+    list_runs,
+    old_runs,
     open_store,
     publish_by_hand,
     restart_from,
@@ -374,3 +377,21 @@ def test_attempts_of_a_restart_are_numbered_on(repo: fl.Repository) -> None:
 def test_tasks_that_no_other_process_finds_are_refused(repo: fl.Repository) -> None:
     with pytest.raises(ConfigError, match="workers=0"):
         run(chain, repo, workers=1)
+
+
+def test_old_runs_are_forgotten_with_their_branches_and_what_they_published_stays(repo: fl.Repository) -> None:
+    done = run(chain, repo).check()
+    fails("two")
+    failed = run(chain, repo)
+    assert not failed.completed
+    before = {entry.path for entry in repo.list("main")}
+    store = open_store(repo)
+    assert [each.id for each in old_runs(store, 3600)] == []
+    assert [each.id for each in old_runs(store, 0)] == [done.id, failed.id]
+    for each in old_runs(store, 0):
+        forget_run(store, repo, each.id)
+    assert list_runs(store) == []
+    with pytest.raises(NotFound):
+        show_run(store, done.id)
+    assert [head.name for head in repo.branches()] == ["main"]
+    assert {entry.path for entry in repo.list("main")} == before

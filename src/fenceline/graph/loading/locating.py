@@ -5,8 +5,9 @@ Tables know nothing of files. Ids are made of a row and its place alone, so read
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -26,6 +27,7 @@ Wanted = tuple[str, str, str]
 class Spot:
     piece: Piece
     at: int
+    row: Mapping[str, Any]
 
 
 def bad_rows(broken: Sequence[BrokenRule], pieces: Iterable[Piece], reader: PieceReader) -> list[BadRow]:
@@ -58,8 +60,16 @@ def _told(each: BrokenRule, found: dict[Wanted, list[Spot]]) -> BadRow:
     )
     if not spots:
         return row
-    last = spots[-1]
+    last = next((spot for spot in spots if _breaks(spot, each)), spots[-1])
     return replace(row, file=last.piece.path, line=line(last.piece, last.at))
+
+
+def _breaks(spot: Spot, each: BrokenRule) -> bool:
+    """Of several rows with one id, the one with the value that breaks the rule."""
+    if each.rule not in (Rule.REQUIRED, Rule.RANGE, Rule.CHECK, Rule.ENUM):
+        return False
+    value = spot.row.get(each.properties[0])
+    return value is None if each.value is None else str(value) == each.value
 
 
 def _spots(wanted: set[Wanted], pieces: Iterable[Piece], reader: PieceReader) -> dict[Wanted, list[Spot]]:
@@ -69,13 +79,17 @@ def _spots(wanted: set[Wanted], pieces: Iterable[Piece], reader: PieceReader) ->
         by_column.setdefault((table_key, column), []).append(value)
     sets = {where: pa.array(values, pa.string()) for where, values in by_column.items()}
     for piece in pieces:
-        for at, batch in reader.placed(piece):
+        for batch in reader.read(piece):
+            if isinstance(batch, Bad):
+                continue
             for (table_key, column), values in sets.items():
                 if batch.table_key != table_key:
                     continue
                 for n in _hits(batch, column, values):
                     key = (table_key, column, batch.rows[column][n].as_py())
-                    found.setdefault(key, []).append(Spot(piece, at[n]))
+                    found.setdefault(key, []).append(
+                        Spot(piece, batch.places[n], batch.rows.slice(n, 1).to_pylist()[0])
+                    )
     for spots in found.values():
         spots.sort(key=lambda spot: (spot.piece.number, spot.at))
     return found
@@ -84,7 +98,3 @@ def _spots(wanted: set[Wanted], pieces: Iterable[Piece], reader: PieceReader) ->
 def _hits(batch: Batch, column: str, values: pa.Array) -> Iterator[int]:
     mask = pc.is_in(batch.rows[column], value_set=values)
     yield from pc.indices_nonzero(mask).to_pylist()
-
-
-def only_batches(found: Iterable[Batch | Bad]) -> Iterator[Batch]:
-    return (each for each in found if isinstance(each, Batch))

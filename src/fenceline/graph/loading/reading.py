@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from fenceline.errors import ContractError, FencelineError, NotFound
+from fenceline.errors import ContractError, FencelineError
 from fenceline.graph.loading.bad_rows import BadRow, shown
 from fenceline.graph.loading.column_reading import read_columns
 from fenceline.graph.loading.fresh_ids import FreshIds
@@ -18,6 +18,8 @@ from fenceline.graph.loading.sources import Piece
 from fenceline.graph.schema import Catalogue, EdgeType, NodeType
 
 _ROWS_IN_A_BATCH = 1 << 16
+_Placed = tuple[int, list[Any]]
+"""A row, and where it stands."""
 _OF_A_NODE = frozenset(("type", "id", "data"))
 _OF_AN_EDGE = frozenset(("edge", "id", "from", "to", "data"))
 
@@ -29,6 +31,10 @@ class Batch:
     table_key: str
     given: Given
     rows: pa.RecordBatch
+    places: Sequence[int]
+    """Where in the piece each row stands."""
+    folded: int = 0
+    """Rows of the same ids that came before these, and are in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,7 @@ class PieceReader:
             batch = _renamed(found, mapping)
             read = read_columns(reader, batch, fresh, at)
             if read is not None:
-                yield Batch(reader.table.table_key, *read)
+                yield Batch(reader.table.table_key, *read, range(at, at + len(batch)))
                 continue
             rows = (Raw(at + n, row) for n, row in enumerate(batch.to_pylist()))
             yield from self._gathered(piece, rows, fresh)
@@ -99,9 +105,9 @@ class PieceReader:
         return self._gathered(piece, rows, fresh)
 
     def _gathered(self, piece: Piece, rows: Iterator[Raw], fresh: FreshIds) -> Iterator[Batch | Bad]:
-        gathered: dict[tuple[str, Given], list[list[Any]]] = {}
-        latest: dict[str, dict[str, tuple[Given, list[Any]]]] = {}
-        text = piece.format == "csv"
+        gathered: dict[tuple[str, Given], list[_Placed]] = {}
+        latest: dict[str, dict[str, tuple[Given, _Placed]]] = {}
+        text, folded = piece.format == "csv", dict[str, int]()
         for raw in rows:
             if isinstance(raw.row, Unreadable):
                 yield Bad(raw.at, raw.row.message)
@@ -118,17 +124,18 @@ class PieceReader:
                 continue
             if self.patch:
                 mine = latest.setdefault(table, {})
-                mine[values[0]] = _folded(reader, mine.get(values[0]), given, values)
+                folded[table] = folded.get(table, 0) + (values[0] in mine)
+                mine[values[0]] = _folded(reader, mine.get(values[0]), given, (raw.at, values))
                 continue
             many = gathered.setdefault((table, given), [])
-            many.append(values)
+            many.append((raw.at, values))
             if len(many) >= _ROWS_IN_A_BATCH:
                 yield self._batch(table, given, gathered.pop((table, given)))
         for table, by_id in latest.items():
-            for given, values in by_id.values():
-                gathered.setdefault((table, given), []).append(values)
+            for given, placed in by_id.values():
+                gathered.setdefault((table, given), []).append(placed)
         for (table, given), many in gathered.items():
-            yield self._batch(table, given, many)
+            yield self._batch(table, given, many, folded.pop(table, 0))
 
     def _typed(self, row: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """A row of JSONL that says itself what it is."""
@@ -157,24 +164,26 @@ class PieceReader:
             found = self._readers[table_key, text] = RowReader(self.catalogue, table, patch=self.patch, text=text)
         return found
 
-    def _batch(self, table_key: str, given: Given, rows: list[list[Any]]) -> Batch:
+    def _batch(self, table_key: str, given: Given, rows: Sequence[_Placed], folded: int = 0) -> Batch:
         schema = self._reader(table_key, text=False).schema
-        arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
-        return Batch(table_key, given, pa.RecordBatch.from_arrays(arrays, schema=schema))
+        columns = zip(*(values for _, values in rows), strict=True)
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return Batch(table_key, given, batch, [at for at, _ in rows], folded)
 
 
 def _folded(
-    reader: RowReader, before: tuple[Given, list[Any]] | None, given: Given, values: list[Any]
-) -> tuple[Given, list[Any]]:
+    reader: RowReader, before: tuple[Given, _Placed] | None, given: Given, placed: _Placed
+) -> tuple[Given, _Placed]:
     """A later row of the same id over an earlier one."""
     if before is None or given == reader.names:
-        return given, values
-    own = len(reader.table.own_columns)
+        return given, placed
+    own, (at, values) = len(reader.table.own_columns), placed
     merged = [*values[:own]]
-    for name, old, new in zip(reader.names, before[1][own:], values[own:], strict=True):
+    for name, old, new in zip(reader.names, before[1][1][own:], values[own:], strict=True):
         merged.append(new if name in given else old)
     both = {*given, *before[0]}
-    return tuple(name for name in reader.names if name in both), merged
+    return tuple(name for name in reader.names if name in both), (at, merged)
 
 
 def _renamed(batch: pa.RecordBatch, mapping: Mapping[str, str]) -> pa.RecordBatch:
@@ -197,5 +206,5 @@ def _refuse_missing(names: list[str], mapping: Mapping[str, str]) -> None:
 
 def _bad(at: int, error: FencelineError, table: str | None) -> Bad:
     name = table.partition(":")[2] if table else None
-    problem = f"{error.message} ({error.hint})" if error.hint and isinstance(error, NotFound) else error.message
+    problem = f"{error.message} ({error.hint})" if error.hint else error.message
     return Bad(at, problem, name, getattr(error, "property", None), shown(getattr(error, "value", None)))

@@ -212,6 +212,27 @@ def publish_by_hand(
     return commit
 
 
+def old_runs(store: Store, older_than: float) -> list[RunResult]:
+    """The runs that ended at least so many seconds ago, oldest first."""
+    query = "SELECT * FROM runs WHERE status != ? AND ended <= ? ORDER BY ended"
+    with store.read() as db:
+        rows = db.execute(query, [RUNNING, store.seams.clock.now() - older_than]).fetchall()
+    return [_result(RunRow.of(row), []) for row in rows]
+
+
+def forget_run(store: Store, repo: Repository, run: str) -> None:
+    """Forget a run that ended: its record, its events, and the branch it may have kept. What it published stays."""
+    with store.read() as db:
+        row = get_run(db, run)
+    if row.status == RUNNING:
+        raise ConflictError(f"run {run} is still running", hint=f"fenceline runs cancel {run}, then forget it")
+    if repo.native.find_head(run_branch(run)) is not None:
+        repo.delete_branch(run_branch(run))
+    with store.write() as db:  # the branch first: a run that is listed can still be forgotten
+        for table, column in (("events", "run"), ("tasks", "run"), ("runs", "id")):
+            db.execute(f"DELETE FROM {table} WHERE {column} = ?", [run])  # noqa: S608
+
+
 def restart_from(store: Store, repo: Repository, run: str, step: str) -> tuple[str, ...]:
     """Make a run that ended ready to go on from a step; returns the steps that will run again.
 
