@@ -199,6 +199,12 @@ def graph(root: str) -> dict[str, Any]:
     return {"outcome": str(tx.result.outcome), "op": tx.result.op}
 
 
+def graph_merge(root: str) -> dict[str, Any]:
+    """Rows of one table from two branches, and a table from one."""
+    result = open_unswept(root).merge("dev", into="main", actor="child", key="merge")
+    return {"outcome": str(result.outcome), "op": result.op}
+
+
 def graph_statement(root: str, statement: str, tries: str = "5") -> dict[str, Any]:
     """One statement, as a small program would make it."""
     with open_unswept(root).graph().transaction(actor="child", tries=int(tries), lease=0.3) as tx:
@@ -251,6 +257,7 @@ SCENARIOS: dict[str, Scenario] = {
         attempt,
         graph_init,
         graph,
+        graph_merge,
         graph_statement,
         graph_worker,
     )

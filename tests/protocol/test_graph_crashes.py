@@ -98,6 +98,30 @@ def test_the_same_key_after_a_kill_applies_a_graph_transaction_once(template: Pa
         assert sum(item.commit.message == "graph" for item in repo.log("main")) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_merge_of_graphs_killed_anywhere_is_wholly_there_or_not_at_all(template: Path, tmp_path: Path) -> None:
+    diverged = copy(template, tmp_path / "diverged")
+    repo = fl.open_repository(diverged)
+    repo.create_branch("dev", "main")
+    with repo.graph("dev").transaction(actor="test") as tx:
+        tx.update("Person", "ada", {"age": 37})
+        tx.insert("City", {"name": "Bari"})
+    with repo.graph("main").transaction(actor="test") as tx:
+        tx.update("Person", "ada", {"email": "ada@x"})
+    before = tables(repo)
+    whole = copy(diverged, tmp_path / "whole")
+    points = occurrences(hits(["graph_merge", whole], tmp_path / "log"))
+    after = tables(fl.open_repository(whole, mode="r"))
+    assert after["node:Person"][0] == {"id": "ada", "name": "ada", "age": 37, "email": "ada@x"}
+    sealed = points.index("verdict.seal.after@1")
+    for number, point in enumerate(points):
+        if not point.startswith("disk."):
+            root = copy(diverged, tmp_path / f"{number}")
+            assert killed(["graph_merge", root], f"{point}=crash"), f"{point} was not reached"
+            check_no_leftovers(check_twice(root, [after] if number >= sealed else [before]))
+
+
 def _done(template: Path, tmp_path: Path) -> fl.Repository:
     run(["graph", copy(template, tmp_path / "done")])
     return fl.open_repository(tmp_path / "done", mode="r")

@@ -78,6 +78,9 @@ def document(error: FencelineError) -> dict[str, Any]:
         found["conflicts"] = [_conflict(each) for each in error.conflicts]
     if isinstance(error, PublishConflict):
         found["paths"] = list(error.paths)
+    rows = getattr(error, "rows", ())  # of a load
+    if rows:
+        found["rows"] = [row.to_json() for row in rows]
     return found
 
 
@@ -87,7 +90,8 @@ def report(error: FencelineError, as_json: bool) -> None:
     if as_json:
         console.out(json.dumps(document(error), indent=2))
         return
-    console.print(f"error: {one_line(_headline(error))}", style="red", soft_wrap=True)
+    lines = "\n".join(one_line(line) for line in _headline(error).splitlines())
+    console.print(f"error: {lines}", style="red", soft_wrap=True)
     if isinstance(error, MergeConflict):
         rows = [(found["path"], found["reason"]) for found in map(_conflict, error.conflicts)]
         table((Column("conflict"), Column("why")), rows, to=console)

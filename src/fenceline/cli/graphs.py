@@ -205,8 +205,8 @@ def show(
         }
         emit({"ref": ref, "commit": found.commit.id, "tables": listed})
         return
-    columns = (Column("table", style="bold"), Column("rows", right=True), Column("published", right=True))
-    columns = (*columns, Column("fragments", right=True), Column("indices"))
+    numbers = (Column(name, right=True) for name in ("rows", "published", "fragments"))
+    columns = (Column("table", style="bold"), *numbers, Column("indices"))
     rows = [(key, p.rows, p.published, p.fragments, ", ".join(i.name for i in p.indices)) for key, p in pins.items()]
     table(columns, rows)
 

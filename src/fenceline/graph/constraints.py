@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
 from fenceline.graph import checks
 from fenceline.graph.engine import Engine, Relation
 from fenceline.graph.schema import Catalogue, Constraint, EdgeType, NodeType, Rule, TableType, constraints
@@ -41,6 +43,20 @@ class Near:
 
 Committed = Callable[[str, Sequence[str], Near | None], Relation]
 """The committed rows of a table (by its key): some columns, and perhaps only those near some values."""
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """All that the checks ask of one table by one column, so that it is read once."""
+
+    name: str
+    columns: dict[str, None] = field(default_factory=dict)
+    values: list[tuple[Relation, str]] = field(default_factory=list)
+    """Columns of what changed, by relation and name."""
+
+    def add(self, columns: Sequence[str], values: Sequence[tuple[Relation, str]]) -> None:
+        self.columns.update(dict.fromkeys(columns))
+        self.values += [each for each in values if not any(each[0] is v[0] and each[1] == v[1] for v in self.values)]
 
 
 @dataclass(slots=True)
@@ -83,6 +99,7 @@ class Evaluator:
         self._committed = committed
         self._cascaded = cascaded
         self._query = _Query()
+        self._lookups: dict[tuple[str, str], _Lookup] = {}
 
     def broken(self, most: int = MOST) -> tuple[list[BrokenRule], bool]:
         """Every row that breaks a rule, and whether there are more than `most` of them."""
@@ -97,7 +114,12 @@ class Evaluator:
         query = self._query
         if not query.selects:
             return [], False
-        rows = self._engine.query(checks.all_of(query.selects, most + 1), query.relations).to_pylist()
+        for (key, column), asked in self._lookups.items():
+            near = Near(column, self._engine.values(asked.values))
+            relation = self._committed(key, tuple(asked.columns), near)
+            again = relation.read_all() if isinstance(relation, pa.RecordBatchReader) else relation
+            query.relations[asked.name] = again
+        rows = self._engine.records(checks.all_of(query.selects, most + 1), query.relations)
         return [query.tell(row) for row in rows[:most]], len(rows) > most
 
     # --- rules --------------------------------------------------------------------------------------------------
@@ -109,8 +131,8 @@ class Evaluator:
                 of = table.property(rule.columns[0])
                 self._query.add(checks.of_one_row(rule, of, pending), table.table_key, rule)
             elif rule.rule is Rule.UNIQUE:
-                near = Near(rule.columns[0], self._engine.values([(change.pending, rule.columns[0])]))
-                live = self._live(table.table_key, ["id", *rule.columns], near)
+                first = rule.columns[0]
+                live = self._live(table.table_key, ["id", *rule.columns], first, [(change.pending, first)])
                 self._query.add(checks.not_unique(rule.columns, pending, live), table.table_key, rule)
         self._ids(table, change, pending)
         if isinstance(table, EdgeType):
@@ -121,25 +143,22 @@ class Evaluator:
         rule = Constraint(Rule.KEY, keys or ("id",), f"@key({', '.join(keys)})" if keys else "its id is its own")
         self._query.add(checks.equal_ids(pending), table.table_key, rule)
         if change.inserts:
-            near = Near("id", self._engine.values([(change.pending, "id")]))
-            there = self._staying(table.table_key, ["id"], near)
+            there = self._staying(table.table_key, ["id"], "id", [(change.pending, "id")])
             self._query.add(checks.taken_ids(pending, there), table.table_key, rule)
 
     def _ends(self, edge: EdgeType, change: Change, pending: str) -> None:
         for column, node in (("src", edge.source), ("dst", edge.target)):
-            near = Near("id", self._engine.values([(change.pending, column)]))
-            nodes = self._live(f"node:{node}", ["id"], near)
+            nodes = self._live(f"node:{node}", ["id"], "id", [(change.pending, column)])
             select = checks.without_end(column, node, pending, nodes)
             self._query.add(select, edge.table_key, _endpoints(edge), (column,))
 
     def _edges_left_behind(self, node: NodeType, change: Change) -> None:
         gone = self._query.relation(change.gone)
         deleted = checks.deleted(gone, None if change.pending is None else self._query.relation(change.pending))
-        values = self._engine.values([(change.gone, "id")])
         for edge in self._catalogue.edges_at(node.name):
             for column, end in (("src", edge.source), ("dst", edge.target)):
                 if end == node.name:
-                    edges = self._staying(edge.table_key, ["id", column], Near(column, values))
+                    edges = self._staying(edge.table_key, ["id", column], column, [(change.gone, "id")])
                     select = checks.left_behind(column, node.name, edges, deleted)
                     self._query.add(select, edge.table_key, _endpoints(edge), (column,))
 
@@ -154,22 +173,24 @@ class Evaluator:
             touched += [(source.pending, "id")] if source and source.pending is not None else []
         if not touched:
             return
-        values = self._engine.values(touched)
         ids = checks.ids([(self._query.relation(relation), column) for relation, column in touched])
-        edges = self._live(edge.table_key, ["id", "src"], Near("src", values))
-        nodes = self._live(f"node:{edge.source}", ["id"], Near("id", values)) if rule.low else None
+        edges = self._live(edge.table_key, ["id", "src"], "src", touched)
+        nodes = self._live(f"node:{edge.source}", ["id"], "id", touched) if rule.low else None
         self._query.add(checks.wrong_count(rule, edge.name, ids, edges, nodes), f"node:{edge.source}", rule, ())
 
     # --- relations ----------------------------------------------------------------------------------------------
 
-    def _staying(self, key: str, columns: Sequence[str], near: Near | None) -> str:
+    def _staying(self, key: str, columns: Sequence[str], near: str, values: Sequence[tuple[Relation, str]]) -> str:
+        """Committed rows that are not gone, at least those whose column `near` has one of the values."""
+        asked = self._lookups.setdefault((key, near), _Lookup(f"c{len(self._lookups)}"))
+        asked.add(columns, values)
         change = self._changes.get(key)
         gone = self._query.relation(change.gone) if change and change.gone is not None else None
-        return checks.staying(columns, self._query.relation(self._committed(key, columns, near)), gone)
+        return checks.staying(columns, asked.name, gone)
 
-    def _live(self, key: str, columns: Sequence[str], near: Near | None) -> str:
-        """All rows that will be there."""
-        staying = self._staying(key, columns, near)
+    def _live(self, key: str, columns: Sequence[str], near: str, values: Sequence[tuple[Relation, str]]) -> str:
+        """The same, and the pending rows: all that will be there."""
+        staying = self._staying(key, columns, near, values)
         change = self._changes.get(key)
         if change is None or change.pending is None:
             return staying

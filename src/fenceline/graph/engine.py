@@ -5,9 +5,10 @@ Checks are written in DuckDB's dialect, with every identifier in double quotes; 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -23,6 +24,10 @@ class Engine(Protocol):
     """Runs a query over named relations."""
 
     def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table: ...
+
+    def records(self, sql: str, relations: Mapping[str, Relation]) -> list[dict[str, Any]]:
+        """The same for a few rows of texts and whole numbers, and quicker."""
+        ...
 
     def values(self, columns: Sequence[tuple[Relation, str]]) -> Relation:
         """The distinct values of columns of one type, null left out: an Arrow array, or a frame of one column."""
@@ -42,11 +47,22 @@ class DuckEngine:
         return connection
 
     def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table:
+        with self._over(relations) as connection:
+            return connection.sql(sql).to_arrow_table()
+
+    def records(self, sql: str, relations: Mapping[str, Relation]) -> list[dict[str, Any]]:
+        with self._over(relations) as connection:
+            found = connection.execute(sql)
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    @contextlib.contextmanager
+    def _over(self, relations: Mapping[str, Relation]) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._lock:  # registered names are shared by all cursors of a connection
             try:
                 for name, relation in relations.items():
                     self._connection.register(name, relation)
-                return self._connection.sql(sql).to_arrow_table()
+                yield self._connection
             finally:
                 for name in relations:
                     self._connection.unregister(name)
@@ -73,6 +89,10 @@ class SparkEngine:
         finally:
             for name in names.values():
                 self._session.catalog.dropTempView(name)
+
+    def records(self, sql: str, relations: Mapping[str, Relation]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.query(sql, relations).to_pylist()
+        return found
 
     def values(self, columns: Sequence[tuple[Relation, str]]) -> Relation:
         first, *others = (self._frame(relation).selectExpr(f"`{name}` AS value") for relation, name in columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -23,6 +23,9 @@ from fenceline.repo.model import Commit
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.txn.intent import DEFAULT_LEASE, IntentStore
 from fenceline.txn.transaction import Transaction, TransactionResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class GraphView:
@@ -67,6 +70,13 @@ class TableView:
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> Any:
         return self.to_arrow(columns).to_pandas()
+
+    def to_spark(self, session: SparkSession | None = None, columns: Sequence[str] | None = None) -> DataFrame:
+        """The rows as a frame that executors read. Nodes have `id`, edges `src` and `dst`, as for GraphFrames."""
+        from fenceline.graph.spark_frames import frame
+        from fenceline.spark.session import get_session
+
+        return frame(session or get_session(), self._store, self.pin, self.type, columns)
 
     def rows(self, where: Where | None = None) -> list[dict[str, Any]]:
         found = Overlaid(self._store, self._engine, self.pin, Pending(self.type)).where(where)

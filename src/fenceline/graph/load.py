@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fenceline.errors import ContractError, FencelineError
 from fenceline.graph.graph import Graph
-from fenceline.graph.loading.job import Job
+from fenceline.graph.loading.job import FrameSource, Job
 from fenceline.graph.loading.local import load_here
 from fenceline.graph.loading.reading import PieceReader
 from fenceline.graph.loading.result import (
@@ -31,7 +31,7 @@ SMALL = 64 << 20
 
 def load(
     graph: Graph,
-    sources: str | Source | Iterable[str | Source],
+    sources: str | Source | FrameSource | Iterable[str | Source | FrameSource],
     *,
     mode: Mode = "append",
     engine: EngineName = "auto",
@@ -46,7 +46,7 @@ def load(
     session: SparkSession | None = None,
     piece: int = PIECE,
 ) -> LoadResult:
-    """Load files into a graph's tables.
+    """Load files, or frames of Spark, into a graph's tables.
 
     `append` inserts, `merge` changes the rows whose id is there and inserts the others, `overwrite` replaces all rows
     of the tables that the input names. If any row is wrong, `LoadRefused` names file, line, type, property and value,
@@ -55,8 +55,9 @@ def load(
     """
     if mode not in ("append", "merge", "overwrite"):
         raise ContractError(f"mode is {mode!r}", hint="use append, merge or overwrite")
-    given = [sources] if isinstance(sources, str | Source) else list(sources)
-    listed = [each if isinstance(each, Source) else Source(each) for each in given]
+    given = [sources] if isinstance(sources, str | Source | FrameSource) else list(sources)
+    listed = [Source(each) if isinstance(each, str) else each for each in given if not isinstance(each, FrameSource)]
+    frames = [each for each in given if isinstance(each, FrameSource)]
     with _branch(graph, source_branch, actor, dry_run) as ref:
         catalogue = graph.at(ref).schema
         cut = pieces(listed, catalogue, piece)
@@ -68,8 +69,8 @@ def load(
             milliseconds=int(seams.clock.now() * 1000),
             most=most if on_error == "report" else 1,
         )
-        job = Job(graph, ref, cut, reader, mode, dry_run, progress, actor, key, message)
-        if _chosen(engine, cut, session) == "local":
+        job = Job(graph, ref, cut, reader, mode, dry_run, progress, actor, key, message, frames)
+        if not frames and _chosen(engine, cut, session) == "local":
             return load_here(job)
         from fenceline.graph.loading.on_spark import load_on_spark
 

@@ -223,14 +223,22 @@ class TableStore:
         return self._commit(pin, dataset, transaction.operation)
 
     def stage_delete(
-        self, pin: Pin, *, ids: Iterable[Value] | None = None, where: str | None = None, column: str = "id"
+        self,
+        pin: Pin,
+        *,
+        ids: Iterable[Value] | None = None,
+        where: str | None = None,
+        rows: Mapping[int, list[int]] | None = None,
+        column: str = "id",
     ) -> Pin:
-        """Delete rows by id or by a filter."""
-        if (ids is None) == (where is None):
-            raise ContractError("a delete takes ids or a filter", hint="give one of the two")
+        """Delete rows by id, by a filter, or by where they lie: fragment → offsets in it."""
+        if sum(each is not None for each in (ids, where, rows)) != 1:
+            raise ContractError("a delete takes ids, a filter or rows", hint="give one of them")
         dataset = self.open(pin)
         with translated(f"deleting from table {pin.table}"):
-            doomed = rows_with(dataset, column, list(ids)) if ids is not None else rows_where(dataset, where)
+            doomed = rows
+            if doomed is None:
+                doomed = rows_with(dataset, column, list(ids)) if ids is not None else rows_where(dataset, where)
             if not doomed:
                 return pin
             changed: list[FragmentMetadata] = []
@@ -285,11 +293,15 @@ class TableStore:
         stale = _records(dataset, name)
         return self._commit(pin, dataset, LanceOperation.CreateIndex([], stale)) if stale else pin
 
-    def stage_compaction(self, pin: Pin, target_rows: int = 1024 * 1024) -> Pin:
-        """Fewer, larger fragments without deleted rows; the indices are built again over all of them."""
+    def stage_compaction(self, pin: Pin, target_rows: int = 1024 * 1024, *, deletions: bool = True) -> Pin:
+        """Fewer, larger fragments; the indices are built again over all of them.
+
+        With `deletions`, also large fragments are rewritten if many of their rows are deleted.
+        """
         dataset = self.open(pin)
         with translated(f"compacting table {pin.table}"):
-            plan = Compaction.plan(dataset, {"target_rows_per_fragment": target_rows})
+            options = {"target_rows_per_fragment": target_rows, "materialize_deletions": deletions}
+            plan = Compaction.plan(dataset, options)
             if not plan.num_tasks():
                 return pin
             with WRITE:

@@ -56,7 +56,7 @@ class GraphTransaction:
         self._pending: dict[str, Pending] = {}
         self._seen: set[str] = set()
         self._open = False
-        self.files = PendingFiles(lambda: self._tx)
+        self.files = PendingFiles(lambda: self._tx, place)
         self._on(begin())
 
     def _on(self, tx: Transaction) -> None:
@@ -256,12 +256,12 @@ class GraphTransaction:
         if error is not None:
             self._tx.__exit__(kind, error, trace)
             return
-        for left in range(self._tries - 1, -1, -1):
+        for number in range(1, self._tries + 1):
             try:
                 self._publish()
                 return
             except PublishConflict as conflict:
-                self._begin_again(conflict, last=left == 0)
+                self._begin_again(conflict, number)
 
     def _publish(self) -> None:
         """Everything from the checks to the entry, inside the repository transaction: what fails here, it cancels."""
@@ -288,11 +288,11 @@ class GraphTransaction:
             self._tx.write(self._place.pin(key), staged(store, bases[key], pending).to_bytes())
         self.files.apply(self._tx)
 
-    def _begin_again(self, conflict: PublishConflict, last: bool) -> None:
+    def _begin_again(self, conflict: PublishConflict, number: int) -> None:
         """On the new head, if what the block has seen is still so. Else the conflict is the caller's."""
-        seams = self._repo.seams
+        seams, last = self._repo.seams, number == self._tries
         if not last:
-            seams.clock.sleep(min(_PAUSE * 2 ** len(conflict.paths), _LONGEST_PAUSE) * seams.random.random())
+            seams.clock.sleep(min(_PAUSE * 2**number, _LONGEST_PAUSE) * seams.random.random())
         old, before = self._snapshot, self._tx.input
         tx = self._begin()
         depends = {*self._seen, *self.files.touched, self._place.manifest}

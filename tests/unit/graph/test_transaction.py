@@ -192,6 +192,8 @@ def test_deleting_and_inserting_the_same_row_again_is_one_change(graph: Graph) -
         (lambda tx: tx.delete("Person"), ContractError),
         (lambda tx: tx.update_edge("Knows", "k1", {"src": "bob"}), ContractError),
         (lambda tx: tx.insert_edge("Knows", "ada", None), ContractError),
+        (lambda tx: tx.files.write("tables/node.Person.pin", b""), ContractError),
+        (lambda tx: tx.files.delete("graph.json"), ContractError),
     ],
 )
 def test_a_statement_that_fails_leaves_nothing_and_the_next_works(
@@ -299,6 +301,21 @@ def test_many_rows_by_id(graph: Graph) -> None:
         assert tx.delete("Person", where="age = 1") == 1400
     assert graph.table("Person").count() == 2 + 1200
     assert graph.table("Knows").count() == 1 + 1200
+
+
+def test_many_small_transactions_do_not_leave_many_fragments(
+    graph: Graph, disk_repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fenceline.graph.staging.FOLD_AT", 4)
+    for n in range(10):
+        with graph.transaction() as tx:
+            tx.insert("Person", {"name": f"p{n}", "age": n})
+            tx.delete("Person", where={"age": n - 2} if n > 1 else {"age": 100})
+    pin = graph.at("main").snapshot.pin("node:Person")
+    assert pin.fragments <= 5
+    assert {row["age"] for row in graph.table("Person").rows("name LIKE 'p%'")} == {8, 9}
+    assert graph.at("main~1").table("Person").count("name LIKE 'p%'") == 2
+    assert disk_repo.fsck().clean
 
 
 # --- with others ------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fenceline.errors import ContractError
 from fenceline.graph.bulk import Bulk
@@ -11,6 +12,18 @@ from fenceline.graph.graph import Graph
 from fenceline.graph.loading.reading import PieceReader
 from fenceline.graph.loading.result import Mode, OnProgress
 from fenceline.graph.loading.sources import Piece
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSource:
+    """A Spark frame whose rows are all of one type."""
+
+    frame: DataFrame
+    table: str
+    mapping: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +39,14 @@ class Job:
     actor: str | None
     key: str | None
     message: str
+    frames: Sequence[FrameSource] = ()
 
     @property
     def title(self) -> str:
         if self.message:
             return self.message
+        if self.frames:
+            return f"Load {', '.join(each.table for each in self.frames)} from frames ({self.mode})"
         files = [*dict.fromkeys(piece.path.rpartition("/")[2] for piece in self.pieces)]
         more = f" and {len(files) - 3} more" if len(files) > 3 else ""
         return f"Load {', '.join(files[:3])}{more} ({self.mode})"

@@ -66,10 +66,10 @@ def _told(each: BrokenRule, found: dict[Wanted, list[Spot]]) -> BadRow:
 
 def _breaks(spot: Spot, each: BrokenRule) -> bool:
     """Of several rows with one id, the one with the value that breaks the rule."""
-    if each.rule not in (Rule.REQUIRED, Rule.RANGE, Rule.CHECK, Rule.ENUM):
+    if each.rule not in (Rule.REQUIRED, Rule.RANGE, Rule.CHECK, Rule.ENUM, Rule.UNIQUE):
         return False
-    value = spot.row.get(each.properties[0])
-    return value is None if each.value is None else str(value) == each.value
+    values = [spot.row.get(name) for name in each.properties]
+    return None in values if each.value is None else ", ".join(map(str, values)) == each.value
 
 
 def _spots(wanted: set[Wanted], pieces: Iterable[Piece], reader: PieceReader) -> dict[Wanted, list[Spot]]:

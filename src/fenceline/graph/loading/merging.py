@@ -34,8 +34,8 @@ def fold(table: TableType, sets: Sequence[Given], incoming: str, committed: str 
     return f"SELECT {', '.join(shown)} FROM {grouped}{joined}"
 
 
-def replaced(table: TableType, pending: str, committed: str) -> str:
-    """The committed rows that pending ones replace: what the evaluator calls gone."""
+def replaced(table: TableType, pending: str, committed: str, *more: str) -> str:
+    """The committed rows that pending ones replace: what the evaluator calls gone, and `more` of their columns."""
     own = [each for each in table.own_columns if each != "dst"]
-    listed = ", ".join(f"c.{name(each)}" for each in own)
+    listed = ", ".join(f"c.{name(each)}" for each in (*own, *more))
     return f"SELECT {listed} FROM {committed} AS c WHERE EXISTS (SELECT 1 FROM {pending} AS p WHERE p.id = c.id)"

@@ -92,7 +92,7 @@ def _jsonl(piece: Piece) -> Iterator[Raw]:
 
 def _parsed(text: bytes) -> Row | Unreadable:
     try:
-        row = _decode(text.decode("utf-8-sig"))
+        row = _decode(text.decode().lstrip("\ufeff"))
     except UnicodeDecodeError:
         return Unreadable("it is no UTF-8")
     except (ValueError, RecursionError) as error:

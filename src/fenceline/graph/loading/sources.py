@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from fenceline.errors import ContractError, NotFound, store_error
@@ -130,9 +131,11 @@ def _cut(path: str, form: Format, size: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _row_groups(path: str, size: int, length: int) -> Iterator[tuple[int, int, int]]:
-    groups: Sequence[int] = [
-        pq.ParquetFile(path).metadata.row_group(n).total_byte_size for n in range(pq.ParquetFile(path).num_row_groups)
-    ]
+    try:
+        metadata = pq.read_metadata(path)
+    except pa.ArrowException as error:
+        raise ContractError(f"{path} cannot be read as Parquet: {error}", hint="check the file") from error
+    groups: Sequence[int] = [metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)]
     start = weight = 0
     for n, bytes_ in enumerate(groups):
         weight += bytes_
