@@ -84,7 +84,7 @@ def write_frame(frame: DataFrame, place: TablePlace, table: TableType, *, fresh:
     write = write_fresh_fragments if fresh else write_fragments
 
     def write_part(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (batch.select(schema.names).cast(schema) for batch in batches if len(batch))
+        rows = (_from_spark(batch, schema) for batch in batches if len(batch))
         first = next(rows, None)
         if first is None:
             return
@@ -121,6 +121,16 @@ def spark_arrow(table: TableType, names: Sequence[str], addresses: bool = False)
 
 def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return batch.select(schema.names).cast(schema)
+
+
+def _from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        column = batch.column(field.name)
+        # lists that are all null come from the JVM without buffers, which a cast to a fixed size does not survive
+        empty = column.null_count == len(column)
+        arrays.append(pa.nulls(len(column), field.type) if empty else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _spark_field(field: pa.Field) -> pa.Field:
