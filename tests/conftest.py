@@ -21,6 +21,24 @@ settings.register_profile("fenceline", deadline=None, database=None)
 settings.load_profile("fenceline")
 
 
+_TOGETHER = {"spark": 0, "conductor": 1}
+"""Directories whose tests share one JVM or server, and the order in which the longest work begins."""
+_LONG = ("test_demo", "test_spark_attempts", "test_run_spark_terminated", "test_runner", "test_crashes", "test_snippets")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `-n 2 --dist loadgroup`: what shares something expensive stays together, and the longest comes first."""
+    for item in items:
+        directory = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(directory if directory in _TOGETHER else str(item.path)))
+
+    def turn(item: pytest.Item) -> int:
+        long = _LONG.index(item.path.stem) if item.path.stem in _LONG else len(_LONG)
+        return _TOGETHER.get(item.path.parent.name, len(_TOGETHER) + long)
+
+    items.sort(key=turn)
+
+
 class Crash(BaseException):
     """The process ends here: nothing in the package catches it."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -71,7 +72,7 @@ def available() -> bool:
 
 
 def load_on_spark(job: Job, session: SparkSession | None) -> LoadResult:
-    spark = session or get_session()
+    spark = session or _session()
     ship_module(spark, "fenceline")
     done: dict[str, TableRows] = {}
 
@@ -87,6 +88,13 @@ def load_on_spark(job: Job, session: SparkSession | None) -> LoadResult:
     except _DryRun:
         return LoadResult(done, None, "spark")
     return LoadResult(done, result, "spark")
+
+
+def _session() -> SparkSession:
+    with warnings.catch_warnings():
+        # starting the JVM forks and executes it at once: nothing of Lance runs in between
+        warnings.filterwarnings("ignore", message="lance is not fork-safe")
+        return get_session()
 
 
 @dataclass(frozen=True, slots=True)
