@@ -57,6 +57,8 @@ def test_a_graph_transaction_killed_anywhere_is_wholly_there_or_not_at_all(templ
     assert sum(point.startswith("intent.declare.after") for point in points) == 4, "every touched table is declared"
     begun, sealed = points.index("intent.create.after@1"), points.index("verdict.seal.after@1")
     for number, point in enumerate(points):
+        if point.startswith("disk.") and not point.endswith("@1"):
+            continue  # what every effect is made of: killed everywhere in test_crashes.py
         root = copy(template, tmp_path / f"{number}")
         assert killed(["graph", root], f"{point}=crash"), f"{point} was not reached"
         sealing = points.index("verdict.seal.before@1") < number < sealed
