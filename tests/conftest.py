@@ -23,7 +23,16 @@ settings.load_profile("fenceline")
 
 _TOGETHER = {"spark": 0, "conductor": 1}
 """Directories whose tests share one JVM or server, and the order in which the longest work begins."""
-_LONG = ("test_demo", "test_spark_attempts", "test_run_spark_terminated", "test_runner", "test_crashes", "test_snippets")
+_LONG = (
+    "test_demo",
+    "test_spark_attempts",
+    "test_run_spark_terminated",
+    "test_graph_crashes",
+    "test_constraints",
+    "test_crashes",
+    "test_runner",
+    "test_snippets",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

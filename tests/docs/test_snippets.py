@@ -25,6 +25,8 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from run_by_command import Place, wait_until
 
+pytestmark = pytest.mark.slow
+
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 

@@ -12,6 +12,8 @@ from stage import Stage
 import fenceline as fl
 from fenceline import failpoints
 
+pytestmark = pytest.mark.slow
+
 
 def hits(scenario: list[str | Path], log: Path) -> list[str]:
     """Every point a scenario passes, in order."""

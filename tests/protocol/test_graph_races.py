@@ -10,6 +10,8 @@ from test_graph_crashes import template  # noqa: F401 - the same graph
 
 import fenceline as fl
 
+pytestmark = pytest.mark.slow
+
 
 def race(root: Path, first: str, second: str, at: str = "verdict.seal.before", tries: str = "5") -> tuple[str, str]:
     """`first` is stopped on its way, `second` goes past it, `first` wakes up; what each was told."""

@@ -31,6 +31,8 @@ from fenceline.pipeline.embedded.runs import RunResult, list_runs, open_store, s
 from fenceline.pipeline.embedded.store import attempts
 from fenceline.repo.model import MOVES
 
+pytestmark = pytest.mark.slow
+
 FULL = os.environ.get("FENCELINE_RUNNER") == "full"
 STEPS = {"first", "left", "right", "middle", "last"}
 

@@ -300,7 +300,7 @@ class TableStore:
         """
         dataset = self.open(pin)
         with translated(f"compacting table {pin.table}"):
-            options = {"target_rows_per_fragment": target_rows, "materialize_deletions": deletions}
+            options: Any = {"target_rows_per_fragment": target_rows, "materialize_deletions": deletions}
             plan = Compaction.plan(dataset, options)
             if not plan.num_tasks():
                 return pin
