@@ -35,11 +35,14 @@ _LONG = (
 )
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """For `-n 2 --dist loadgroup`: what shares something expensive stays together."""
+    directory = item.path.parent.name
+    item.add_marker(pytest.mark.xdist_group(directory if directory in _TOGETHER else str(item.path)))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """For `-n 2 --dist loadgroup`: what shares something expensive stays together, and the longest comes first."""
-    for item in items:
-        directory = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(directory if directory in _TOGETHER else str(item.path)))
+    """The longest work begins first."""
 
     def turn(item: pytest.Item) -> int:
         long = _LONG.index(item.path.stem) if item.path.stem in _LONG else len(_LONG)
