@@ -34,11 +34,11 @@ tour: setup ## The repository without Spark: branches, a conflict, a writer kill
 	@$(RUN) python examples/tour.py
 
 test: setup ## All tests, with coverage
-	$(RUN) pytest -n 2 --dist loadgroup --durations 15 --cov --cov-report= --cov-fail-under=85
+	$(RUN) pytest -n 2 --no-loadscope-reorder --durations 15 --cov --cov-report= --cov-fail-under=85
 	$(RUN) coverage report | tail -n 25
 
 test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
-	$(RUN) pytest -n 2 --dist loadgroup -m "not slow" --ignore tests/spark --ignore tests/conductor -x
+	$(RUN) pytest -n 2 --no-loadscope-reorder -m "not slow" --ignore tests/spark --ignore tests/conductor -x
 
 test-spark: setup ## Everything that starts Spark in its long form: all tests on a cluster, kill -9 at every effect
 	FENCELINE_CLUSTER=full FENCELINE_KILLS=full $(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v

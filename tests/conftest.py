@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from fenceline import Repository, Transaction, open_repository
 from fenceline.repo.native.local import LocalObjects
@@ -35,10 +36,16 @@ _LONG = (
 )
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """For `-n 2 --dist loadgroup`: what shares something expensive stays together."""
-    directory = item.path.parent.name
-    item.add_marker(pytest.mark.xdist_group(directory if directory in _TOGETHER else str(item.path)))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """For `-n 2`: a file stays on one worker, and so does what shares something expensive."""
+
+    class Together(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            directory = Path(path).parent.name
+            return directory if directory in _TOGETHER else path
+
+    return Together(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
