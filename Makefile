@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --frozen --quiet
 
-.PHONY: help setup demo demo-chaos tour test test-fast test-spark soak lint format bench clean
+.PHONY: help setup demo demo-chaos tour test test-fast test-spark campaigns soak lint format bench clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -42,6 +42,10 @@ test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
 
 test-spark: setup ## Everything that starts Spark in its long form: all tests on a cluster, kill -9 at every effect
 	FENCELINE_CLUSTER=full FENCELINE_KILLS=full $(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v
+
+campaigns: setup ## The long forms of the rest: runners, graphs, the model, the demo on Conductor (an hour or more)
+	FENCELINE_RUNNER=full FENCELINE_KILLS=full FENCELINE_MODEL=full FENCELINE_CONDUCTOR=full \
+		$(RUN) pytest tests/protocol tests/model tests/conductor tests/e2e -v
 
 soak: setup ## The long form of the process-killing campaign (20 s a round; SECONDS_EACH=n for longer)
 	FENCELINE_SOAK_SECONDS=$(or $(SECONDS_EACH),20) $(RUN) pytest tests/protocol/test_soak.py -v
