@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -87,6 +88,18 @@ def memory_repo(memory: MemoryObjects, seams: Seams) -> Repository:
 def disk_repo(tmp_path: Path) -> Repository:
     """A repository on the local disk with the real clock, threads and ids."""
     return open_repository(tmp_path / "repo", create=True)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Writes a file of lines, texts as they are and the rest as JSON; returns its path."""
+
+    def written(name: str, *rows: Any) -> str:
+        path = tmp_path / name
+        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+        return str(path)
+
+    return written
 
 
 @pytest.fixture(params=["memory", "disk"])

@@ -6,7 +6,6 @@ computing it again. A second worker is stopped in the middle of `clean`, and wok
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import os
@@ -18,16 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import fenceline as fl
-from listening.stage import PIPELINE, DemoFailed, Stage, chapter, claim, console
+from listening.stage import PIPELINE, DemoFailed, Stage, arguments, chapter, claim, console
 
 STEPS = ("ingest", "clean", "sessions", "songs", "report")
 
 
 def main() -> None:
-    read = argparse.ArgumentParser(description=__doc__)
-    read.add_argument("--events", type=int, default=200_000)
-    read.add_argument("--output", type=Path, default=Path("demo-output"))
-    given = read.parse_args()
+    given = arguments(__doc__, events=200_000)
     stage = Stage(given.output)
     stage.fenceline("init")
     chapter("1. A run in trouble", "Two worker processes. One is killed, one is stopped and woken again.")

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
 
 import fenceline as fl
-from listening.stage import PIPELINE, Stage, chapter, claim, console
+from listening.stage import PIPELINE, Stage, arguments, chapter, claim, console
 
 
 def main() -> None:
-    read = argparse.ArgumentParser(description=__doc__)
-    read.add_argument("--events", type=int, default=1_000_000)
-    read.add_argument("--output", type=Path, default=Path("demo-output"))
-    given = read.parse_args()
+    given = arguments(__doc__, events=1_000_000)
     stage = Stage(given.output)
     stage.fenceline("init")
     a_run_that_is_stopped(stage, given.events // 20)

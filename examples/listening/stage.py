@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -20,6 +21,14 @@ console = Console(highlight=False)
 
 class DemoFailed(SystemExit):
     """Something the demo claims did not hold."""
+
+
+def arguments(description: str | None, events: int) -> argparse.Namespace:
+    """How many events, and where to leave what the demo makes."""
+    read = argparse.ArgumentParser(description=description)
+    read.add_argument("--events", type=int, default=events)
+    read.add_argument("--output", type=Path, default=Path("demo-output"))
+    return read.parse_args()
 
 
 class Stage:

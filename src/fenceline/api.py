@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed, store_error
+from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed
 from fenceline.graph.combining import GraphResolver
 from fenceline.graph.following import FollowPins
 from fenceline.repo.merge import Strategy, Unit
@@ -21,6 +21,7 @@ from fenceline.repo.native.gc import GRACE_DEFAULT, Collector, Plan, Protected, 
 from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.repository import NativeRepository
+from fenceline.repo.whole_file import written_whole
 from fenceline.seams import Seams
 from fenceline.txn import recover
 from fenceline.txn.branches import RefAdmin
@@ -191,22 +192,14 @@ class Repository:
         return len(entries)
 
     def _fetch(self, entry: Entry, target: str) -> None:
-        part = f"{target}.fenceline-part"
         if os.path.isdir(target):
             raise AlreadyExists(f"{target} is a directory", hint="name the file to write")
-        try:
-            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        with written_whole(target) as part:
             with open(part, "wb") as file:
                 for piece in self._native.chunks(entry):
                     file.write(piece)
             if entry.mode is not None:
                 os.chmod(part, entry.mode)
-            os.replace(part, target)
-        except OSError as error:
-            raise store_error(error, f"writing {target}") from error
-        finally:
-            if os.path.exists(part):
-                os.unlink(part)
 
     def diff(self, left: str, right: str) -> Iterator[Unit]:
         """What differs between two refs, each dataset as one; equal parts of the trees are never read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,16 +54,6 @@ def graph(repo: Repository) -> Graph:
     made = repo.graph("main", "g")
     made.init(SCHEMA)
     return made
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def written(name: str, *rows: Any) -> str:
-        path = tmp_path / name
-        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-        return str(path)
-
-    return written
 
 
 @pytest.fixture(params=["rules in process", "rules on Spark"])

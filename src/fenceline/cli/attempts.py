@@ -13,7 +13,7 @@ from fenceline.api import Repository
 from fenceline.cli import progress
 from fenceline.cli.failure import FAILED_ATTEMPT
 from fenceline.cli.opening import writing
-from fenceline.cli.options import Json, Repo
+from fenceline.cli.options import Json, Params, Repo, read_params
 from fenceline.cli.output import Column, emit, fields, say, table
 from fenceline.errors import ContractError
 from fenceline.task.attempt import AttemptRunner
@@ -26,7 +26,6 @@ from fenceline.task.result import TaskResult
 TaskReference = Annotated[
     str, typer.Argument(metavar="MODULE:TASK", help="package.module:task, or path/to/file.py:task.")
 ]
-Params = Annotated[str, typer.Option("--params", help="The params as JSON, or @FILE to read them from a file.")]
 Branch = Annotated[str, typer.Option("--branch", help="The branch whose head is the input, and to publish to.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Publish nothing: show what would change.")]
 Root = Annotated[
@@ -76,10 +75,7 @@ def _one(reference: str) -> TaskDefinition[Any, Any]:
 
 
 def _given(definition: TaskDefinition[Any, Any], repo: Repository, branch: str, params: str) -> dict[str, Any]:
-    try:
-        value = json.loads(Path(params[1:]).read_text() if params.startswith("@") else params)
-    except (OSError, ValueError) as error:
-        raise ContractError(f"--params cannot be read: {error}", hint="give JSON, or @FILE") from error
+    value = read_params(params)
     if definition.kind == "none":
         return {"params": value}
     ref = repo.head(branch).commit.id

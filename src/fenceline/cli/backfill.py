@@ -18,9 +18,9 @@ from fenceline.cli.failure import FAILED_ATTEMPT
 from fenceline.cli.following import Interrupts, Waiting, drain, heard_once, in_place, interrupts
 from fenceline.cli.live import answers_apart, terminal_apart, took
 from fenceline.cli.opening import writing
-from fenceline.cli.options import Json, Repo
+from fenceline.cli.options import Json, Params, PipelineArgument, Repo, RunBranch, read_params
 from fenceline.cli.output import Column, emit, one_line, remark, say, short, table
-from fenceline.cli.run import Branch, Grace, Master, Params, Reference, Slots, Workers, make_runner, read_params
+from fenceline.cli.run import Grace, Master, Slots, Workers, make_runner
 from fenceline.errors import ContractError
 from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
 from fenceline.pipeline.embedded.runner import GRACE, RunBusy, Runner
@@ -68,10 +68,10 @@ class Item:
 
 
 def backfill(
-    reference: Reference,
+    reference: PipelineArgument,
     over: Over,
     params: Params = "{}",
-    branch: Branch = "main",
+    branch: RunBranch = "main",
     parallel: Parallel = 1,
     fail_fast: FailFast = False,
     workers: Workers = 0,

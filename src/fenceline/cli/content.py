@@ -17,12 +17,13 @@ from fenceline.cli import documents, progress
 from fenceline.cli.opening import reading, writing
 from fenceline.cli.options import Actor, BranchArgument, Json, Message, PathArgument, RefArgument, Repo
 from fenceline.cli.output import Column, counted, emit, remark, say, short, size, table, write_bytes
+from fenceline.cli.published import show_result
 from fenceline.errors import NotFound
 from fenceline.repo.merge import PART_PREFIX
 from fenceline.repo.model import Entry, Kind
 from fenceline.repo.names import check_prefix
 from fenceline.txn.datasets import WriteMode
-from fenceline.txn.transaction import Transaction, TransactionResult
+from fenceline.txn.transaction import Transaction
 from fenceline.txn.upload import Progress, ProgressEvent, pieces
 
 Key = Annotated[str | None, typer.Option("--key", help="Names the change: the same key never applies twice.")]
@@ -80,7 +81,7 @@ def put(
             files = _put_stream(tx, path, report)
         else:
             files = tx.upload(local, path)
-    _show_result(tx.result, branch, as_json, f"{counted(files, 'file')} at {path or '/'}", files=files, path=path)
+    show_result(tx.result, branch, as_json, f"{counted(files, 'file')} at {path or '/'}", files=files, path=path)
 
 
 def get(
@@ -152,7 +153,7 @@ def rm(
     opened = writing(repo, as_json)
     with opened.transaction(branch, actor=actor, key=key, message=message, on_conflict=on_conflict) as tx:
         entries = tx.delete(path)
-    _show_result(tx.result, branch, as_json, f"{path} removed", entries=entries, path=path)
+    show_result(tx.result, branch, as_json, f"{path} removed", entries=entries, path=path)
 
 
 def _put_stream(tx: Transaction, path: str, report: Progress) -> int:
@@ -165,17 +166,6 @@ def _put_stream(tx: Transaction, path: str, report: Progress) -> int:
 
     tx.write(path, passing())
     return 1
-
-
-def _show_result(result: TransactionResult, branch: str, as_json: bool, done: str, **more: object) -> None:
-    if as_json:
-        emit(documents.result(result, branch, **more))
-    elif result.op == "noop":
-        say(f"nothing changed; {branch} stays at {short(result.commit)}")
-    elif result.op == "adopt":
-        say(f"this key was applied before: {short(result.commit)}, entry {result.seq} of {branch}; nothing was written")
-    else:
-        say(f"{done}: {branch} is now {short(result.commit)}, entry {result.seq}")
 
 
 def _target(repo: Repository, commit: str, path: str, local: str) -> str:

@@ -16,9 +16,9 @@ from fenceline.cli import documents, progress
 from fenceline.cli.content import Key
 from fenceline.cli.opening import reading, writing
 from fenceline.cli.options import Actor, Json, Message, RefArgument, Repo
-from fenceline.cli.output import Column, counted, emit, remark, say, short, size, table
+from fenceline.cli.output import Column, counted, emit, remark, say, size, table
+from fenceline.cli.published import show_result
 from fenceline.errors import ContractError, store_error
-from fenceline.txn.transaction import TransactionResult
 from fenceline.txn.upload import ProgressEvent
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def init(
     made = writing(repo, as_json).graph(branch, graph)
     result = made.init(text, actor=actor, key=key, message=message)
     types = made.schema.table_keys()
-    _show(result, branch, as_json, f"graph created with {counted(len(types), 'table')}", tables=list(types))
+    show_result(result, branch, as_json, f"graph created with {counted(len(types), 'table')}", tables=list(types))
 
 
 def load(
@@ -175,7 +175,7 @@ def schema_apply(
     made = apply_schema(opened, text, allow_data_loss=allow_data_loss, actor=actor, key=key, message=message)
     if not as_json:
         say(str(made.plan))
-    _show(made.result, branch, as_json, "schema changed", plan=made.plan.to_json())
+    show_result(made.result, branch, as_json, "schema changed", plan=made.plan.to_json())
 
 
 def show(
@@ -314,17 +314,6 @@ def _loading() -> Iterator[OnProgress]:
 # --- showing ----------------------------------------------------------------------------------------------------
 
 
-def _show(result: TransactionResult, branch: str, as_json: bool, done: str, **more: object) -> None:
-    if as_json:
-        emit(documents.result(result, branch, **more))
-    elif result.op == "noop":
-        say(f"nothing changed; {branch} stays at {short(result.commit)}")
-    elif result.op == "adopt":
-        say(f"this key was applied before: {short(result.commit)}, entry {result.seq} of {branch}; nothing was written")
-    else:
-        say(f"{done}: {branch} is now {short(result.commit)}, entry {result.seq}")
-
-
 def _show_loaded(loaded: LoadResult, branch: str, as_json: bool) -> None:
     if as_json:
         result = documents.result(loaded.result, branch) if loaded.result else {"branch": branch}
@@ -338,7 +327,7 @@ def _show_loaded(loaded: LoadResult, branch: str, as_json: bool) -> None:
     if loaded.result is None:
         say("dry run: every row can be loaded; nothing was published")
     else:
-        _show(loaded.result, branch, as_json, f"{counted(loaded.rows, 'row')} loaded")
+        show_result(loaded.result, branch, as_json, f"{counted(loaded.rows, 'row')} loaded")
 
 
 def _show_rows(view: Any, where: str | None, limit: int, as_json: bool) -> None:
@@ -376,4 +365,4 @@ def _show_maintained(done: Maintained, branch: str, as_json: bool, what: str) ->
         rows = [(key, p.rows, p.fragments, ", ".join(i.name for i in p.indices)) for key, p in done.tables.items()]
         table((*columns, Column("indices")), rows)
     listed = {key: {"rows": pin.rows, "fragments": pin.fragments} for key, pin in done.tables.items()}
-    _show(done.result, branch, as_json, f"{counted(len(done.tables), 'table')} {what}", tables=listed)
+    show_result(done.result, branch, as_json, f"{counted(len(done.tables), 'table')} {what}", tables=listed)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from fenceline.cli.failure import JSON_MODE
+from fenceline.errors import ContractError
 
 
 def _remember(context: typer.Context, wanted: bool) -> bool:
@@ -53,3 +56,16 @@ RefArgument = Annotated[
 ]
 BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch to change.")]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="A path in the repository.")]
+PipelineArgument = Annotated[
+    str, typer.Argument(metavar="MODULE[:PIPELINE]", help="package.module or path/to/file.py, and after ':' which one.")
+]
+Params = Annotated[str, typer.Option("--params", help="The params as JSON, or @FILE to read them from a file.")]
+RunBranch = Annotated[str, typer.Option("--branch", help="The branch to start from and to publish to.")]
+
+
+def read_params(text: str) -> Any:
+    """What `--params` was given."""
+    try:
+        return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except (OSError, ValueError) as error:
+        raise ContractError(f"--params cannot be read: {error}", hint="give JSON, or @FILE") from error

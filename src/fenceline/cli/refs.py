@@ -11,8 +11,8 @@ from fenceline.cli import documents
 from fenceline.cli.opening import reading, writing
 from fenceline.cli.options import Actor, Json, Message, RefArgument, Repo
 from fenceline.cli.output import Column, emit, first_line, moment, remark, say, short, table
+from fenceline.cli.published import show_result
 from fenceline.repo.model import Head
-from fenceline.txn.transaction import TransactionResult
 
 
 def branch(
@@ -93,7 +93,7 @@ def merge(
 ) -> None:
     """Merge a ref into a branch; all conflicts are listed together."""
     result = writing(repo, as_json).merge(source, into, actor=actor, message=message, strategy=strategy)
-    _show_result(result, into, as_json, f"{source} merged")
+    show_result(result, into, as_json, f"{source} merged", unchanged="nothing to do")
 
 
 def revert(
@@ -108,7 +108,7 @@ def revert(
 ) -> None:
     """Undo what one commit changed, as a new commit."""
     result = writing(repo, as_json).revert(ref, on, actor=actor, message=message)
-    _show_result(result, on, as_json, f"{ref} reverted")
+    show_result(result, on, as_json, f"{ref} reverted", unchanged="nothing to do")
 
 
 def _list(heads: Iterable[Head], as_json: bool, what: str) -> None:
@@ -149,12 +149,3 @@ def _deleted(name: str, as_json: bool, what: str) -> None:
         emit({"name": name, "deleted": True})
     else:
         say(f"{what} {name} deleted")
-
-
-def _show_result(result: TransactionResult, branch_name: str, as_json: bool, done: str) -> None:
-    if as_json:
-        emit(documents.result(result, branch_name))
-    elif result.op == "noop":
-        say(f"nothing to do; {branch_name} stays at {short(result.commit)}")
-    else:
-        say(f"{done}: {branch_name} is now {short(result.commit)}, entry {result.seq}")

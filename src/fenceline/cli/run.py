@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fenceline.api import Repository
 from fenceline.cli.following import follow
 from fenceline.cli.opening import writing
-from fenceline.cli.options import JsonLines, Repo
+from fenceline.cli.options import JsonLines, Params, PipelineArgument, Repo, RunBranch, read_params
 from fenceline.cli.output import say
 from fenceline.cli.summary import summary
-from fenceline.errors import ContractError
 from fenceline.pipeline.definition.loading import AnyPipeline, load_pipeline
 from fenceline.pipeline.embedded.runner import GRACE, Runner
 from fenceline.spark.settings import SparkSettings
 
-Reference = Annotated[
-    str, typer.Argument(metavar="MODULE[:PIPELINE]", help="package.module or path/to/file.py, and after ':' which one.")
-]
-Params = Annotated[str, typer.Option("--params", help="The params as JSON, or @FILE to read them from a file.")]
-Branch = Annotated[str, typer.Option("--branch", help="The branch to start from and to publish to.")]
 Key = Annotated[
     str | None,
     typer.Option(
@@ -51,9 +43,9 @@ Grace = Annotated[
 
 
 def run(
-    reference: Reference,
+    reference: PipelineArgument,
     params: Params = "{}",
-    branch: Branch = "main",
+    branch: RunBranch = "main",
     key: Key = None,
     workers: Workers = 0,
     slots: Slots = 4,
@@ -79,10 +71,3 @@ def make_runner(
 ) -> Runner:
     settings = SparkSettings(master=master) if master else None
     return Runner(repo, [pipeline], workers, slots, grace=grace, spark=settings)
-
-
-def read_params(text: str) -> Any:
-    try:
-        return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
-    except (OSError, ValueError) as error:
-        raise ContractError(f"--params cannot be read: {error}", hint="give JSON, or @FILE") from error

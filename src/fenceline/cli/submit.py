@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from fenceline.cli.deploy import Server
 from fenceline.cli.opening import reading
-from fenceline.cli.options import Json, Repo
+from fenceline.cli.options import Json, Params, PipelineArgument, Repo, RunBranch, read_params
 from fenceline.cli.output import Column, emit, remark, say, short, table
 from fenceline.errors import ContractError, NotFound
 from fenceline.pipeline.conductor.api import ConductorApi
@@ -24,11 +22,6 @@ from fenceline.seams import Seams
 
 FAILED_RUN = 9
 
-Reference = Annotated[
-    str, typer.Argument(metavar="MODULE[:PIPELINE]", help="package.module or path/to/file.py, and after ':' which one.")
-]
-Params = Annotated[str, typer.Option("--params", help="The params as JSON, or @FILE to read them from a file.")]
-Branch = Annotated[str, typer.Option("--branch", help="The branch to start from and to publish to.")]
 Key = Annotated[
     str | None, typer.Option("--key", help="Do nothing if a run with this key is running or has completed.")
 ]
@@ -36,9 +29,9 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for its end, showing ea
 
 
 def submit(
-    reference: Reference,
+    reference: PipelineArgument,
     params: Params = "{}",
-    branch: Branch = "main",
+    branch: RunBranch = "main",
     key: Key = None,
     wait: Wait = False,
     server: Server = None,
@@ -49,7 +42,7 @@ def submit(
     pipeline = load_pipeline(reference)
     opened = reading(repo)
     opened.head(branch)  # a branch that is not there is told now, not by a failed run
-    given = pipeline.workflow_input(opened.url, branch, _params(params))
+    given = pipeline.workflow_input(opened.url, branch, read_params(params))
     with ConductorApi.at(server) as api:
         _check(api, pipeline)
         run = start_run(api, pipeline.name, pipeline.version, given, key)
@@ -61,13 +54,6 @@ def submit(
             emit({"run": run})
         else:
             say(run)
-
-
-def _params(text: str) -> Any:
-    try:
-        return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
-    except (OSError, ValueError) as error:
-        raise ContractError(f"--params cannot be read: {error}", hint="give JSON, or @FILE") from error
 
 
 def _check(api: ConductorApi, pipeline: AnyPipeline) -> None:

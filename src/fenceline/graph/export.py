@@ -6,15 +6,16 @@ import base64
 import datetime as dt
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from fenceline.errors import AlreadyExists, ContractError, store_error
+from fenceline.errors import AlreadyExists, ContractError
 from fenceline.graph.graph import GraphView
 from fenceline.graph.schema import EdgeType, TableType
+from fenceline.repo.whole_file import written_whole
 
 ExportFormat = Literal["jsonl", "parquet"]
 
@@ -38,27 +39,9 @@ def export(
     for table in chosen:
         reader = view.table(table.table_key).scan()
         write = _parquet if format == "parquet" else _jsonl
-        counts[table.table_key] = _whole(targets[table.table_key], reader, write, table)
+        with written_whole(targets[table.table_key]) as part:
+            counts[table.table_key] = write(part, reader, table)
     return counts
-
-
-def _whole(
-    target: str,
-    reader: pa.RecordBatchReader,
-    write: Callable[[str, pa.RecordBatchReader, TableType], int],
-    table: TableType,
-) -> int:
-    part = f"{target}.fenceline-part"
-    try:
-        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
-        rows = write(part, reader, table)
-        os.replace(part, target)
-    except OSError as error:
-        raise store_error(error, f"writing {target}") from error
-    finally:
-        if os.path.exists(part):
-            os.unlink(part)
-    return rows
 
 
 def _parquet(path: str, reader: pa.RecordBatchReader, _: TableType) -> int:

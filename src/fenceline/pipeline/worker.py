@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from fenceline.pipeline.builtin import HEARTBEAT, Builtins
-from fenceline.pipeline.embedded.events import Events, Silent
+from fenceline.pipeline.events import Events, Silent
 from fenceline.seams import Running
 from fenceline.task.attempt import AttemptRunner
 from fenceline.task.contract import TaskDefinition

@@ -48,16 +48,6 @@ def graph(tmp_path: Path) -> Graph:
     return made
 
 
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def written(name: str, *rows: Any) -> str:
-        path = tmp_path / name
-        path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-        return str(path)
-
-    return written
-
-
 def rows(graph: Graph, name: str) -> list[dict[str, Any]]:
     return sorted(graph.table(name).rows(), key=lambda row: str(row["id"]))
 

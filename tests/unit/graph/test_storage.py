@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import lance
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -31,16 +30,6 @@ from fenceline.graph.table_columns import AddColumn, ChangeColumn, DropColumn, s
 from fenceline.repo.native.local import LocalObjects
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), ("fullName", pa.string()), ("age", pa.int32())])
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> LocalObjects:
-    return LocalObjects(tmp_path / "a repo")
-
-
-@pytest.fixture
-def store(objects: LocalObjects) -> TableStore:
-    return TableStore(objects)
 
 
 @pytest.fixture

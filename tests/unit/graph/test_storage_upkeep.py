@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
@@ -26,16 +25,6 @@ SCHEMA = pa.schema(
     ]
 )
 KINDS = {"id": "btree", "age": "btree", "body": "inverted", "tags": "label_list", "place": "vector"}
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> LocalObjects:
-    return LocalObjects(tmp_path / "repo")
-
-
-@pytest.fixture
-def store(objects: LocalObjects) -> TableStore:
-    return TableStore(objects)
 
 
 @pytest.fixture

@@ -1,31 +1,17 @@
-"""What workers tell about attempts while they run: phases, Spark's progress, guard verdicts, outcomes."""
+"""What workers tell, kept beside the run."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from fenceline.errors import StoreError
 from fenceline.pipeline.embedded.store import Store, add_event
 from fenceline.task.orchestrator import HandedOut
 
 log = logging.getLogger(__name__)
-
-
-class Events(Protocol):
-    """Whoever wants to know. It must not raise, and must not take long: the attempt waits for it."""
-
-    def tell(self, attempt: HandedOut, kind: str, data: Mapping[str, Any]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Silent:
-    """Nobody wants to know."""
-
-    def tell(self, attempt: HandedOut, kind: str, data: Mapping[str, Any]) -> None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
