@@ -19,7 +19,8 @@ help: ## List the targets
 # the real work of `setup`: redone only when what is installed could have changed
 .venv/.ready: pyproject.toml uv.lock $(filter .uv/%,$(UV))
 	@$(UV) sync --frozen --quiet
-	@command -v java >/dev/null 2>&1 || echo "note: no Java found. Spark steps need Java 17 or newer: apt-get install openjdk-17-jre-headless, or brew install temurin"
+	@if command -v java >/dev/null 2>&1; then $(RUN) fenceline warm --quiet || echo "note: Spark will start more slowly"; \
+	else echo "note: no Java found. Spark steps need Java 17 or newer: apt-get install openjdk-17-jre-headless, or brew install temurin"; fi
 	@touch $@
 
 setup: .venv/.ready ## Create .venv with everything pinned in uv.lock

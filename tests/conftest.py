@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from hypothesis import settings
+from s3_fixtures import s3, s3_objects, s3_url, say_what_was_not_tested
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from fenceline import Repository, Transaction, open_repository
@@ -19,8 +21,13 @@ from fenceline.repo.native.objects import ObjectStore
 from fenceline.seams import Seams
 from fenceline.testing import HandClock, MemoryObjects, test_seams
 
+__all__ = ["s3", "s3_objects", "s3_url"]
+
 settings.register_profile("fenceline", deadline=None, database=None)
 settings.load_profile("fenceline")
+
+# Spark's JVMs live for seconds here: compiling what they run well would take longer than running it
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 _TOGETHER = {"spark": 0, "conductor": 1}
@@ -57,6 +64,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return _TOGETHER.get(item.path.parent.name, len(_TOGETHER) + long)
 
     items.sort(key=turn)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    say_what_was_not_tested(terminalreporter)
 
 
 class Crash(BaseException):

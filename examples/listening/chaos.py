@@ -19,7 +19,7 @@ from typing import Any
 import fenceline as fl
 from listening.stage import PIPELINE, DemoFailed, Stage, arguments, chapter, claim, console
 
-STEPS = ("ingest", "clean", "sessions", "songs", "report")
+STEPS = ("ingest", "clean", "sessions", "songs", "graph", "report")
 
 
 def main() -> None:
@@ -93,7 +93,7 @@ def prove(stage: Stage, trouble: Trouble) -> None:
     published = collections.Counter(
         item.commit.step.split("/")[1] for item in repo.log("main", full=True) if item.commit.step
     )
-    claim(published == dict.fromkeys(STEPS, 1), "each of the five steps has exactly one commit")
+    claim(published == dict.fromkeys(STEPS, 1), "each of the six steps has exactly one commit")
     claim(trouble.bodies["ingest"] == 1, "the killed worker's step was sealed: its body did not run again")
     claim(trouble.bodies["clean"] == 2, "the sleeping worker's step ran again")
     if not trouble.woken:

@@ -33,8 +33,8 @@ def generate(spark: SparkSession, day: str, events: int, dirty: float, seed: int
     broken = plays.withColumn("person", F.when(luck < third, None).otherwise(F.col("person"))).withColumn(
         "ms_played", F.when(luck.between(third, 2 * third), -F.col("ms_played")).otherwise(F.col("ms_played"))
     )
-    twice = broken.where(luck.between(2 * third, dirty))
-    return broken.unionByName(twice).drop("_luck")
+    times = F.when(luck.between(2 * third, dirty), 2).otherwise(1)
+    return broken.withColumn("_sent", F.explode(F.array_repeat(F.lit(1), times))).drop("_luck", "_sent")
 
 
 def songs(spark: SparkSession) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The pipeline: what comes after what. Sessions and songs run side by side and publish to one branch."""
+"""The pipeline: what comes after what. Sessions, songs and the graph are made side by side, on one branch."""
 
 from __future__ import annotations
 
@@ -26,4 +26,5 @@ def daily(run: fl.Run[DailyParams]) -> None:
     clean = run.step(tasks.clean, after=raw, day=run.params.day, reject=run.params.reject)
     sessions = run.step(tasks.sessions, after=clean, day=run.params.day)
     songs = run.step(tasks.songs, after=clean, day=run.params.day)
-    run.step(tasks.report, after=[sessions, songs], day=run.params.day)
+    graph = run.step(tasks.graph, after=clean, day=run.params.day)
+    run.step(tasks.report, after=[sessions, songs, graph], day=run.params.day)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fenceline.cli.main import app
+
 EXAMPLES = Path(__file__).resolve().parents[1]
 PIPELINE = "listening.pipeline:daily"
+
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Spark that lives for a minute: what it would compile well, it would not use long enough."""
 
 console = Console(highlight=False)
 
@@ -40,23 +46,31 @@ class Stage:
             shutil.rmtree(output)
         output.mkdir(parents=True)
         self.repo = output / "repository"
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM)
         self.scratch = Path(tempfile.mkdtemp(prefix="fenceline-demo-"))
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
         return {**os.environ, "PYTHONPATH": path, "FENCELINE_REPO": str(self.repo), **(more or {})}
 
-    def fenceline(self, *arguments: str, fails: bool = False, env: Mapping[str, str] | None = None) -> None:
-        """Run the command on this terminal. `fails` says that it is meant to."""
-        console.print(f"[dim]$ fenceline {' '.join(arguments)}[/]")
-        command = [sys.executable, "-m", "fenceline.cli", *arguments]
-        code = subprocess.run(command, env=self.environment(env), check=False).returncode
-        if (code != 0) is not fails:
+    def fenceline(self, *arguments: str, ends: int = 0) -> None:
+        """Run the command on this terminal; `ends` is the exit code that it must have.
+
+        It is called in this process, so that all of its runs share one Spark and one start of Python.
+        """
+        console.print(f"[dim]$ fenceline {shlex.join(arguments)}[/]")
+        os.environ["FENCELINE_REPO"] = str(self.repo)
+        code = 0
+        try:
+            app([*arguments])
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 0
+        if code != ends:
             raise DemoFailed(f"fenceline {arguments[0]} ended with {code}")
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """The same in the background, its output for us."""
-        console.print(f"[dim]$ fenceline {' '.join(arguments)} &[/]")
+        """Run it in a process of its own in the background, its output for us."""
+        console.print(f"[dim]$ fenceline {shlex.join(arguments)} &[/]")
         command = [sys.executable, "-m", "fenceline.cli", *arguments]
         return subprocess.Popen(command, env=self.environment(env), stdout=subprocess.PIPE, text=True)
 

@@ -9,7 +9,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 import fenceline as fl
-from listening import events, plots
+from listening import catalogue, events
 
 OWNER = "data@example.com"
 CONTROLS = fl.TaskControls(retry_count=2, retry_delay_seconds=1, response_timeout_seconds=10)
@@ -45,6 +45,11 @@ class Rows(BaseModel):
 class Cleaned(BaseModel):
     rows: int
     rejected: int
+
+
+class Loaded(BaseModel):
+    nodes: int
+    edges: int
 
 
 class Report(BaseModel):
@@ -86,6 +91,7 @@ def clean(workspace: fl.SparkWorkspace, params: Clean) -> Cleaned:
         .when(seen > 1, "sent twice")
     )
     judged = plays.withColumn("reason", reason if params.reject else F.lit(None).cast("string"))
+    judged.persist()  # both writes need it
     good = judged.where("reason IS NULL").drop("reason")
     kept = workspace.write(good, "clean/plays", partition_by="day", mode="overwrite_partitions")
     rejects = judged.where("reason IS NOT NULL")
@@ -124,6 +130,20 @@ def songs(workspace: fl.SparkWorkspace, params: Day) -> Rows:
     return Rows(rows=written.rows or 0)
 
 
+@fl.task(name="listening.graph", owner=OWNER, controls=CONTROLS, budget=BUDGET, workspace=fl.WorkspaceSpec(prefix="/"))
+def graph(workspace: fl.SparkWorkspace, params: Day) -> Loaded:
+    """Who listened to what, and who performs it, as a graph: five tables that publish with the step."""
+    plays = workspace.read.parquet("clean/plays").where(F.col("day") == F.lit(params.day))
+    graph = workspace.graph("graph")
+    if not graph.exists:
+        graph.init(catalogue.SCHEMA)
+    graph.load(catalogue.new_songs(workspace.read.parquet("raw/songs"), graph))
+    graph.load(catalogue.of_plays(plays), mode="merge")
+    kinds = {table.table_key: graph.table(table.table_key).count() for table in graph.schema.tables()}
+    nodes = sum(rows for key, rows in kinds.items() if key.startswith("node:"))
+    return Loaded(nodes=nodes, edges=sum(kinds.values()) - nodes)
+
+
 @fl.task(
     name="listening.report",
     owner=OWNER,
@@ -135,4 +155,6 @@ def songs(workspace: fl.SparkWorkspace, params: Day) -> Rows:
 )
 def report(workspace: fl.Workspace, params: Day) -> Report:
     """A page with plots. This one works on files: its workspace is a directory."""
+    from listening import plots  # workers that draw nothing need not load what draws
+
     return Report(**plots.draw(workspace.path, str(params.day)))

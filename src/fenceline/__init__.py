@@ -53,7 +53,7 @@ from fenceline.txn.upload import ProgressEvent
 from fenceline.views import CommitView
 
 if TYPE_CHECKING:
-    from fenceline.spark.workspace import SparkWorkspace
+    from fenceline.task.spark_workspace import SparkWorkspace
 
 __version__ = "0.1.0"
 
@@ -61,7 +61,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Names that need Spark are looked up when they are used: without the extra, everything else works."""
     if name == "SparkWorkspace":
-        from fenceline.spark.workspace import SparkWorkspace
+        from fenceline.task.spark_workspace import SparkWorkspace
 
         return SparkWorkspace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed
 from fenceline.graph.combining import GraphResolver
 from fenceline.graph.following import FollowPins
+from fenceline.repo.lakefs.repository import SCHEME as LAKEFS
+from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.merge import Strategy, Unit
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, RefEntry
 from fenceline.repo.names import check_ref, is_commit_id
@@ -20,6 +22,8 @@ from fenceline.repo.native.fsck import Checker, Report, Step
 from fenceline.repo.native.gc import GRACE_DEFAULT, Collector, Plan, Protected, Retention
 from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.objects import ObjectStore
+from fenceline.repo.native.remote.location import is_remote
+from fenceline.repo.native.remote.objects import RemoteObjects
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.whole_file import written_whole
 from fenceline.seams import Seams
@@ -33,7 +37,10 @@ from fenceline.txn.upload import Progress, ProgressEvent
 from fenceline.views import CommitView, nothing_at
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from fenceline.graph.graph import Graph
+    from fenceline.graph.spark_start import EngineName
 
 Mode = Literal["r", "rw"]
 SWEEP_INTERVAL = 10.0
@@ -68,23 +75,36 @@ def open_repository(
     create: bool = False,
     sweep: bool = True,
     seams: Seams | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Repository:
-    """Open a repository: a path, or a `file://` URL.
+    """Open a repository: a path, or a URL: `file://`, `s3://bucket/prefix`, `gs://`, `az://`, `lakefs://`.
 
-    `rw` first finishes what dead writers left, unless `sweep` is False; `r` never writes.
+    `rw` first finishes what dead writers left, unless `sweep` is False; `r` never writes. `options` are for object
+    stores: endpoint, region, keys; what is not said there is taken from the environment.
     """
-    return Repository.on(store_at(os.fspath(url)), mode, create=create, sweep=sweep, seams=seams)
+    place = os.fspath(url)
+    if place.startswith(f"{LAKEFS}://"):
+        from fenceline.on_lakefs import LakeFSRepository  # only where it is meant
+
+        return LakeFSRepository.open(place, mode, create=create, sweep=sweep, seams=seams)
+    return Repository.on(store_at(place, options), mode, create=create, sweep=sweep, seams=seams)
 
 
-def store_at(url: str) -> ObjectStore:
+def store_at(url: str, options: Mapping[str, str] | None = None) -> ObjectStore:
     """The object store behind a URL."""
+    if is_remote(url):
+        return RemoteObjects.at(url, options)
+    if options:
+        raise ConfigError(f"{url} takes no options", hint="they are for s3://, gs:// and az://")
     parts = urlsplit(url)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise ConfigError(f"{url} names the host {parts.netloc!r}", hint="write file:///absolute/path")
         return LocalObjects(unquote(parts.path))
     if parts.scheme and "://" in url:
-        raise ConfigError(f"cannot open {url}: no store for {parts.scheme}://", hint="use a path or a file:// URL")
+        raise ConfigError(
+            f"cannot open {url}: no store for {parts.scheme}://", hint="use a path, file://, s3://, gs:// or az://"
+        )
     return LocalObjects(url)
 
 
@@ -93,6 +113,7 @@ class Repository:
 
     def __init__(self, native: NativeRepository, mode: Mode) -> None:
         self._native = native
+        self._native.follow = lambda: FollowPins(native.objects)
         self._mode = mode
         self._intents = IntentStore(native.objects, native.seams)
         self._refs = RefAdmin(native, self._intents)
@@ -125,35 +146,40 @@ class Repository:
 
     @property
     def url(self) -> str:
-        return self._native.url
+        return self.store.url
 
     @property
     def id(self) -> str:
-        return self._native.id
+        return self.store.id
 
     @property
     def native(self) -> NativeRepository:
         """The repository below the transactions: for tools that look at objects and entries."""
         return self._native
 
+    @property
+    def store(self) -> NativeRepository | LakeRepository:
+        """The same whatever its kind: attempts run on it, and it reads."""
+        return self._native
+
     # --- reading ------------------------------------------------------------------------------------------------
 
     def head(self, branch: str = DEFAULT_BRANCH) -> Head:
-        return self._native.head(branch)
+        return self.store.head(branch)
 
     def branches(self) -> list[Head]:
-        return self._native.branches()
+        return self.store.branches()
 
     def tags(self) -> list[Head]:
-        return self._native.tags()
+        return self.store.tags()
 
     def commit(self, ref: str) -> Commit:
         """The commit that a ref names: a branch, tag or commit id, `main~3`, `main@12`."""
-        return self._native.resolve(ref)
+        return self.store.resolve(ref)
 
     def at(self, ref: str = DEFAULT_BRANCH) -> CommitView:
         """The repository as it is at the commit that a ref names now: for notebooks, Spark and other engines."""
-        return CommitView(self._native, ref, self._mode == "rw")
+        return CommitView(self.store, ref, self._mode == "rw")
 
     def list(self, ref: str, prefix: str = "") -> Iterator[Entry]:
         """Files and datasets below a directory, with the part files of datasets."""
@@ -165,11 +191,11 @@ class Repository:
 
     def read(self, ref: str, path: str) -> bytes:
         """A file's bytes, checked against their checksum."""
-        return self._native.read(self.stat(ref, path))
+        return self.store.read(self.stat(ref, path))
 
     def chunks(self, ref: str, path: str) -> Iterator[bytes]:
         """A file's bytes in pieces, for large files; the checksum is known only at the end."""
-        return self._native.chunks(self.stat(ref, path))
+        return self.store.chunks(self.stat(ref, path))
 
     def download(self, ref: str, path: str, local: str, progress: Progress | None = None) -> int:
         """Copy a file, or a directory with all below it, to the local disk; returns the number of files."""
@@ -185,7 +211,7 @@ class Repository:
             return entry.size
 
         done_bytes = 0
-        for done, size in enumerate(self._native.seams.threads.map(fetch, entries, 4), 1):
+        for done, size in enumerate(self.store.seams.threads.map(fetch, entries, 4), 1):
             done_bytes += size
             if progress:
                 progress(ProgressEvent("download", done, len(entries), done_bytes, total))
@@ -196,28 +222,32 @@ class Repository:
             raise AlreadyExists(f"{target} is a directory", hint="name the file to write")
         with written_whole(target) as part:
             with open(part, "wb") as file:
-                for piece in self._native.chunks(entry):
+                for piece in self.store.chunks(entry):
                     file.write(piece)
             if entry.mode is not None:
                 os.chmod(part, entry.mode)
 
     def diff(self, left: str, right: str) -> Iterator[Unit]:
         """What differs between two refs, each dataset as one; equal parts of the trees are never read."""
-        return self._native.changes(self._native.resolve(left), self._native.resolve(right))
+        return self.store.changes(self.store.resolve(left), self.store.resolve(right))
 
     def log(self, ref: str = DEFAULT_BRANCH, *, full: bool = False, actor: str | None = None) -> Iterator[LogItem]:
         """Commits, newest first: along first parents, or with `full` through all of them.
 
         `actor` keeps those made by it, or made visible by it: what recovery rolled forward is found by its name.
         """
-        head = self._native.resolve(ref)
+        head = self.store.resolve(ref)
         plain = not is_commit_id(ref) and "~" not in ref and "@" not in ref
-        branch = self._native.find_head(ref) if plain else None
+        branch = self.store.find_head(ref) if plain else None
         entries = _EntryFinder(self, branch)
-        for commit in self._native.history([head]) if full else self._native.line(head):
+        for commit in self.store.history([head]) if full else self.store.line(head):
             entry = entries(commit.id)
             if actor is None or commit.actor == actor or (entry is not None and entry.actor == actor):
                 yield LogItem(commit, entry)
+
+    def given_up(self, commits: Iterable[str]) -> bool:
+        """Whether garbage collection has given up the content of any of these commits."""
+        return self._native.expired(commits)
 
     def entries(self, branch: str = DEFAULT_BRANCH) -> Iterator[RefEntry]:
         """Every entry of a branch, newest first: moves, fences, relocations, deletions."""
@@ -282,13 +312,18 @@ class Repository:
         message: str = "",
         strategy: Strategy | None = None,
         key: str | None = None,
+        engine: EngineName = "auto",
+        session: SparkSession | None = None,
     ) -> TransactionResult:
         """Three-way merge as one commit with two parents. All conflicts are raised together as `MergeConflict`.
 
         The same `key` never applies twice on a branch: the earlier merge is reported, whatever became of the source.
+        Tables of graphs are merged in this process or on Spark: as `engine` says, and `auto` takes Spark for large
+        ones, or where a `session` is given.
         """
         self._writable("merge")
-        combiner = Combiner(self._native, self._intents, self._refs, resolve=GraphResolver(self._native))
+        resolve = GraphResolver(self._native, engine, session)
+        combiner = Combiner(self._native, self._intents, self._refs, resolve=resolve)
         return combiner.merge(source, into, actor or self._native.seams.actor(), message, strategy, key)
 
     def revert(
@@ -340,7 +375,7 @@ class Repository:
         """Recover continuously, in the background, until the repository is closed."""
         self._writable("start a sweeper")
         if self._sweeper is None:
-            self._sweeper = Sweeper(self._native, self._intents, interval)
+            self._sweeper = Sweeper(self.store.seams, self.recover, interval)
 
     def recoveries(self) -> Iterator[Record]:
         """The terminal record of every transaction that ended, oldest first."""
@@ -375,6 +410,10 @@ class Repository:
         pinned = FollowPins(self._native.objects)
         return Collector(self._native, lambda: protected(self._intents), retention or Retention(), pinned)
 
+    def reopened(self) -> Repository:
+        """The same repository once more, for writing, with a life of its own."""
+        return hold(self.store)
+
     # --- lifetime -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -393,6 +432,15 @@ class Repository:
     def _writable(self, doing: str) -> None:
         if self._mode != "rw":
             raise TransactionClosed(f"cannot {doing}: {self.url} was opened read-only", hint="open it with mode='rw'")
+
+
+def hold(store: NativeRepository | LakeRepository) -> Repository:
+    """A repository on a store that is open already."""
+    if isinstance(store, LakeRepository):
+        from fenceline.on_lakefs import LakeFSRepository
+
+        return LakeFSRepository(store, "rw")
+    return Repository(store, "rw")
 
 
 class _EntryFinder:

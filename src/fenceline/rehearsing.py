@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from fenceline.errors import ContractError, TransactionClosed
-from fenceline.task.attempt import AttemptRunner, OnPhase
+from fenceline.task.attempt import AttemptRunner
 from fenceline.task.by_hand import ByHand, handed_out
 from fenceline.task.contract import TaskDefinition
+from fenceline.task.course import OnPhase
 from fenceline.task.rehearsal import Rehearsal
 from fenceline.views import CommitView
 
@@ -37,19 +38,19 @@ def try_task(
         raise ContractError(f"{task!r} is no task", hint="put @fl.task(…) on the function")
     if task.spec is not None and not task.spec.read_only and not view.writable:
         raise TransactionClosed(
-            f"cannot try {task.name}: {view.native.url} was opened read-only, and trying stages what the task writes",
+            f"cannot try {task.name}: {view.store.url} was opened read-only, and trying stages what the task writes",
             hint="open it with mode='rw'",
         )
-    native = view.native
+    store = view.store
     with tempfile.TemporaryDirectory(prefix="fenceline-try-") as root:
         runner = AttemptRunner(
-            lambda url: native, ByHand(), Path(root), seams=native.seams, on_phase=on_phase, spark=spark
+            lambda url: store, ByHand(), Path(root), seams=store.seams, on_phase=on_phase, spark=spark
         )
-        return runner.rehearse(task, handed_out(task.name, _given(task, view, params or {}), native.seams))
+        return runner.rehearse(task, handed_out(task.name, _given(task, view, params or {}), store.seams))
 
 
 def _given(task: TaskDefinition[Any, Any], view: CommitView, params: BaseModel | Mapping[str, Any]) -> dict[str, Any]:
     if task.kind == "none":
         return {"params": params}
-    place = {"repository": view.native.url, "branch": view.branch, "ref_type": "commit", "ref": view.commit.id}
+    place = {"repository": view.store.url, "branch": view.branch, "ref_type": "commit", "ref": view.commit.id}
     return {"workspace": place, "params": params}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from fenceline.errors import ConfigError, NotFound
+from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry
 from fenceline.repo.names import is_commit_id
 from fenceline.repo.native.local import LocalObjects
@@ -26,9 +27,9 @@ _LEGAL = "/!$&'()*+,;=:@~"
 class CommitView:
     """What `repo.at(ref)` gives: all reads see the one commit that the ref named then, wherever the branch goes."""
 
-    def __init__(self, native: NativeRepository, ref: str, writable: bool) -> None:
-        self._native, self._ref, self._writable = native, ref, writable
-        self._commit = native.resolve(ref)
+    def __init__(self, store: NativeRepository | LakeRepository, ref: str, writable: bool) -> None:
+        self._store, self._ref, self._writable = store, ref, writable
+        self._commit = store.resolve(ref)
 
     @property
     def commit(self) -> Commit:
@@ -38,7 +39,7 @@ class CommitView:
     def branch(self) -> str:
         """The branch that the ref started from; of a tag or a commit id, the default branch."""
         name = self._ref.partition("~")[0].partition("@")[0]
-        plain = not is_commit_id(self._ref) and self._native.find_head(name) is not None
+        plain = not is_commit_id(self._ref) and self._store.find_head(name) is not None
         return name if plain else DEFAULT_BRANCH
 
     @property
@@ -47,24 +48,24 @@ class CommitView:
         return self._writable
 
     @property
-    def native(self) -> NativeRepository:
-        """The repository below the transactions: for tools."""
-        return self._native
+    def store(self) -> NativeRepository | LakeRepository:
+        """The repository below the transactions, whatever its kind: attempts run on it."""
+        return self._store
 
     def list(self, prefix: str = "") -> Iterator[Entry]:
         """Files and datasets below a directory, with the part files of datasets."""
-        return self._native.entries(self._commit, prefix)
+        return self._store.entries(self._commit, prefix)
 
     def stat(self, path: str) -> Entry:
         """The file or dataset at a path."""
-        found = self._native.find(self._commit, path)
+        found = self._store.find(self._commit, path)
         if found is None:
             raise nothing_at(path, self._ref)
         return found
 
     def read(self, path: str) -> bytes:
         """A file's bytes, checked against their checksum."""
-        return self._native.read(self.stat(path))
+        return self._store.read(self.stat(path))
 
     def uris(self, path: str = "") -> Uris:
         """Where the data of a dataset, a directory or a file lies, as `file://` URIs for DuckDB, pandas and others.
@@ -81,15 +82,20 @@ class CommitView:
         from fenceline.spark.reader import at_commit
         from fenceline.spark.session import get_session
 
-        return at_commit(session or get_session(), self._native, self._commit)
+        if isinstance(self._store, LakeRepository):
+            raise ConfigError(
+                "frames by path are not there on lakeFS yet",
+                hint=f"read s3a://{self._store.client.repository}/{self._commit.id}/… through its S3 gateway",
+            )
+        return at_commit(session or get_session(), self._store, self._commit)
 
     def _location(self, entry: Entry) -> str:
-        if "://" in entry.address:
+        if "://" in entry.address and not isinstance(self._store, LakeRepository):
             return external_file(entry)
-        objects = self._native.objects
+        objects = None if isinstance(self._store, LakeRepository) else self._store.objects
         if not isinstance(objects, LocalObjects):
             raise ConfigError(
-                f"{objects.url} keeps its data where other programs cannot open it",
+                f"{self._store.url} keeps its data where other programs cannot open it",
                 hint="copy it to the local disk with repo.download(ref, path, local)",
             )
         return objects.path(entry.address)

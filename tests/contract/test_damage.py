@@ -89,7 +89,7 @@ def test_urls_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory) -> N
     made = open_repository(root / "r ü", create=True)
     assert open_repository(made.url).id == made.id
     assert open_repository(f"file://localhost{made.url.removeprefix('file://')}").id == made.id
-    for url in ("s3://bucket/x", "file://elsewhere/x"):
+    for url in ("ftp://bucket/x", "s3://", "s3://key:secret@bucket/x", "file://elsewhere/x"):
         with pytest.raises(ConfigError):
             open_repository(url)
     with pytest.raises(ConfigError, match="mode"):

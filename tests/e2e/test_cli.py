@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 import fenceline as fl
 from fenceline.cli import care, doctor, history
 from fenceline.cli.failure import EXIT_CODES
+from fenceline.cli.finding import Finding
 from fenceline.cli.main import app
 from fenceline.errors import (
     FencelineError,
@@ -658,7 +659,7 @@ def test_doctor_without_a_repository(tmp_path: Path) -> None:
     assert findings_of("nowhere://x")["repository"].state == "fail"
 
 
-def findings_of(url: str) -> dict[str, doctor.Finding]:
+def findings_of(url: str) -> dict[str, Finding]:
     return {found.check: found for found in doctor.examine(url)}
 
 

@@ -15,7 +15,8 @@ from fenceline.repo.native import gc, repository
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.repo.port import RefLog
-from fenceline.task import attempt
+from fenceline.seams import Threads
+from fenceline.task import native_step
 from fenceline.txn import branches, decide, publish, recover, trying
 from fenceline.txn.intent import Intent, IntentStore, Verdict
 from fenceline.txn.records import aborted_record
@@ -89,7 +90,7 @@ def _d2(put: SetAttribute) -> None:
 def _d3_refuse(put: SetAttribute) -> None:
     """A ref may point at a condemned commit."""
 
-    def agree(objects: ObjectStore, commits: Iterable[str]) -> None:
+    def agree(objects: ObjectStore, commits: Iterable[str], threads: Threads) -> None:
         return None
 
     put(repository, "refuse_condemned", agree)
@@ -123,8 +124,8 @@ def _d4(put: SetAttribute) -> None:
     """A finished intent takes its verdict with it."""
     original = IntentStore.remove
 
-    def remove(self: IntentStore, execution: str) -> None:
-        original(self, execution)
+    def remove(self: IntentStore, execution: str, declared: int | None = None) -> None:
+        original(self, execution, declared)
         self._objects.delete([i.key for i in self._objects.list("verdicts/") if i.key.endswith(execution)])
 
     put(IntentStore, "remove", remove)
@@ -137,7 +138,7 @@ def _r2(put: SetAttribute) -> None:
     def unfenced(repo: Any, intents: IntentStore, candidate: publish.Candidate) -> Any:
         return original(repo, intents, replace(candidate, attempt_fence=lambda: None))
 
-    put(attempt, "confirm", unfenced)
+    put(native_step, "confirm", unfenced)
 
 
 def _r3(put: SetAttribute) -> None:
@@ -150,7 +151,7 @@ def _r3(put: SetAttribute) -> None:
         entry = RefEntry(0, Op.NOOP, candidate.intent.input, candidate.by, candidate.actor, 0.0)
         return publish.Confirmed(entry, candidate.intent.input, adopted=False, result=candidate.result)
 
-    put(attempt, "confirm", silent)
+    put(native_step, "confirm", silent)
 
 
 RULES: dict[str, Callable[[SetAttribute], None]] = {

@@ -160,7 +160,7 @@ def attempt(root: str, orchestrator: str, text: str, version: str = "1", on_conf
     repo = open_unswept(root)
     port = FileOrchestrator(Path(orchestrator))
     work = Path(orchestrator).parent / "work"
-    runner = AttemptRunner(lambda url: repo.native, port, work, actor="child", lease=0.3)
+    runner = AttemptRunner(lambda url: repo.store, port, work, actor="child", lease=0.3)
     handed_out = port.poll("build")
     result = runner.run(build_task(text, version, on_conflict, Path(orchestrator).parent / "runs"), handed_out)
     accepted = port.complete(handed_out, result)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,34 @@ class Paused:
 
 
 running: list[Paused] = []
+
+
+def hits(scenario: Sequence[str | Path], log: Path) -> list[str]:
+    """Every point a scenario passes, in order; without those of heartbeats, which come with time."""
+    log.unlink(missing_ok=True)
+    run(scenario, log=log)
+    return [point for point in log.read_text().split() if not point.startswith("beat.")]
+
+
+def occurrences(points: Sequence[str]) -> list[str]:
+    """`point@n` for each time it is passed."""
+    count: Counter[str] = Counter()
+    found = []
+    for point in points:
+        count[point] += 1
+        found.append(f"{point}@{count[point]}")
+    return found
+
+
+def to_kill_at(points: Sequence[str]) -> list[tuple[int, str]]:
+    """The occurrences to try, with their places: all with FENCELINE_KILLS=full, else each point's first and last."""
+    if os.environ.get("FENCELINE_KILLS") == "full":
+        return list(enumerate(points))
+    ends: dict[str, list[int]] = {}
+    for number, point in enumerate(points):
+        ends.setdefault(point.partition("@")[0], []).append(number)
+    chosen = {number for places in ends.values() for number in (places[0], places[-1])}
+    return [(number, points[number]) for number in sorted(chosen)]
 
 
 def prepared(root: Path) -> Path:

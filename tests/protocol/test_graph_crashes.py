@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from children import GRAPH
-from harness import assert_sound, copy, killed, run, state
-from test_crashes import check_no_leftovers, hits, occurrences
+from harness import assert_sound, copy, hits, killed, occurrences, run, state
+from test_crashes import check_no_leftovers
 
 import fenceline as fl
 

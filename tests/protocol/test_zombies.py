@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Paused, assert_sound, content, killed, run
+from harness import Paused, assert_sound, content, hits, killed, occurrences, run, to_kill_at
 from stage import Stage
-from test_crashes import hits, occurrences
 
 import fenceline as fl
 
@@ -125,7 +124,7 @@ def test_an_attempt_killed_anywhere_is_published_once_by_its_retry(stage: Stage,
     points = occurrences(hits(whole.child("out"), tmp_path / "log"))
     told = points.index("verdict.seal.after@1")
     sealed = max(n for n, point in enumerate(points[:told]) if point.startswith("disk.link.after"))  # in effect
-    for number, point in enumerate(points):
+    for number, point in to_kill_at(points):
         one = Stage(tmp_path / f"{number}")
         assert killed(one.child("out"), f"{point}=crash"), f"{point} was not reached"
         answer = one.retry("out")

@@ -118,7 +118,7 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="session")
 def settings() -> SparkSettings:
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
+    quick = {"spark.sql.codegen.wholeStage": "false"}
     ours = {} if MASTER.startswith("sc://") else quick  # a server has its own
     return SparkSettings(master=MASTER, conf={**ours, "spark.sql.shuffle.partitions": "2", **CONF})
 

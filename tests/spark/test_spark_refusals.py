@@ -89,7 +89,7 @@ def test_a_predicate_is_needed() -> None:
         replace_where(" ")
 
 
-def test_other_stores_come_later(lab: Lab) -> None:
+def test_stores_that_spark_cannot_open_are_refused(lab: Lab) -> None:
     memory = Repository.on(MemoryObjects(), create=True)
-    with pytest.raises(ConfigError, match="comes with shared stores"):
+    with pytest.raises(ConfigError, match="cannot reach the files"):
         SparkWorkspace(lab.session, memory.native, lab.attempt().trying, "", None, memory.native.seams)  # type: ignore[arg-type]

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fenceline.errors import ConfigError
 from fenceline.seams import Seams
-from fenceline.spark import SparkSettings, get_session, isolated
+from fenceline.spark import SparkSettings, class_archive, get_session, isolated
 from fenceline.spark.java import check_java
 from fenceline.spark.progress import StageProgress, watch
 from fenceline.spark.session import is_connect, job_group, log_file, runs_locally
@@ -241,3 +241,11 @@ def test_the_session_of_these_tests(session: SparkSession) -> None:
     assert found is not None
     assert os.path.exists(found)
     assert json.dumps(SparkSettings().conf) == "{}"
+
+
+def test_the_jvm_uses_the_archive_of_classes(session: SparkSession) -> None:
+    archive = class_archive.find().path
+    if not runs_locally(session) or not archive.exists():
+        pytest.skip("no archive of this Spark's classes: `make setup` or `fenceline warm` makes it")
+    process = cast(Any, session.sparkContext)._gateway.proc.pid
+    assert str(archive) in Path(f"/proc/{process}/maps").read_text()

@@ -401,7 +401,7 @@ def test_the_sweeper_recovers_in_the_background(disk_repo: Repository, abandon: 
     """With the real clock and threads: the lease runs out, and a long-lived process finishes the work."""
     done = threading.Event()
     execution = abandon(disk_repo, write, "sealed", lease=0.01)
-    sweeper = Sweeper(disk_repo.native, disk_repo._intents, 0.01)
+    sweeper = Sweeper(disk_repo.native.seams, disk_repo.recover, 0.01)
     try:
         for _ in range(500):
             if disk_repo._intents.record(execution) is not None:

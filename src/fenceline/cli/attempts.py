@@ -47,15 +47,15 @@ def try_(
     definition = _one(reference)
     opened = writing(repo, as_json)
     given = _given(definition, opened, branch, params)
-    attempt = handed_out(definition.name, given, opened.native.seams)
+    attempt = handed_out(definition.name, given, opened.store.seams)
     with tempfile.TemporaryDirectory(prefix="fenceline-try-") as temporary:
         root = workspace_root or Path(temporary)
         with progress.attempt(seen=not as_json) as shown:
             runner = AttemptRunner(
-                lambda url: opened.native,
+                lambda url: opened.store,
                 ByHand(),
                 root,
-                seams=opened.native.seams,
+                seams=opened.store.seams,
                 on_phase=shown.phase,
                 on_progress=shown.stage,
             )

@@ -195,7 +195,7 @@ class Backfill:
 
     def run(self, as_json: bool) -> int | None:
         """None if it went to its end, else the exit code of the signal that stopped it."""
-        clock = self.runner.repo.native.seams.clock
+        clock = self.runner.repo.store.seams.clock
         with self._showing(as_json), interrupts() as asked, self.runner:
             while not asked.count and self._go_on():
                 self._show(as_json)
@@ -266,7 +266,7 @@ class Backfill:
             if as_json or not in_place():
                 stack.enter_context(answers_apart())
             else:
-                console = stack.enter_context(terminal_apart(self.runner.repo.native.seams.threads))
+                console = stack.enter_context(terminal_apart(self.runner.repo.store.seams.threads))
                 self._live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
             yield
 

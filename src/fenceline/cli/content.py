@@ -172,7 +172,7 @@ def _target(repo: Repository, commit: str, path: str, local: str) -> str:
     """As cp does: a single file goes into a directory that exists, under its own name."""
     if not os.path.isdir(local):
         return local
-    found = repo.native.find(repo.commit(commit), path) if path.strip("/") else None
+    found = repo.store.find(repo.commit(commit), path) if path.strip("/") else None
     is_file = found is not None and found.kind is Kind.FILE
     return os.path.join(local, posixpath.basename(path)) if is_file else local
 

@@ -5,7 +5,9 @@ python -m fenceline.cli.deaths > docs/what-if-it-dies-here.md
 
 from __future__ import annotations
 
-import fenceline.api  # noqa: F401 - importing it declares every durable effect
+import fenceline.api
+import fenceline.on_lakefs
+import fenceline.task.lakefs_step  # noqa: F401 - importing them declares every durable effect
 from fenceline import failpoints
 
 HEADER = """# What if it dies here
@@ -14,7 +16,8 @@ Every durable effect, in the order of the alphabet, and what the next process fi
 right before or right after it. "The sweep" runs whenever a repository is opened for writing, on `fenceline recover`,
 and in the background where a process started it. In every row: readers see all of a transaction or nothing of it.
 
-The tests kill a real process at every one of these points (`tests/protocol/test_crashes.py`). To try one yourself, set
+The tests kill a real process at every one of these points (`tests/protocol/test_crashes.py`, and for those that begin
+with `lakefs` `tests/lakefs/test_recover_on_lakefs.py`). To try one yourself, set
 `FENCELINE_FAILPOINTS="<effect>.before=crash"` or `"<effect>.after=crash"` for a process of your own.
 
 This page is generated from the failpoints in the code: `python -m fenceline.cli.deaths`.

@@ -12,13 +12,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Literal
 
 import typer
 
 from fenceline.api import Repository, store_at
 from fenceline.cli.failure import PROBLEMS_FOUND
+from fenceline.cli.finding import Finding
 from fenceline.cli.opening import reading
 from fenceline.cli.options import Json, Repo
 from fenceline.cli.output import Column, counted, emit, notes, one_line, say, size, span, table
@@ -28,6 +29,7 @@ from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.repository import FORMAT
 
+LAKEFS = "lakefs://"
 PYTHON_NEEDED = (3, 11)
 JAVA_NEEDED = 17
 LITTLE_SPACE = 2 * 10**9
@@ -39,16 +41,6 @@ GET_JAVA = (
     "needed for Spark steps only. Debian and Ubuntu: sudo apt install openjdk-17-jre-headless; "
     "macOS: brew install --cask temurin@17; elsewhere: Temurin 17 from https://adoptium.net"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check and what to do about it."""
-
-    check: str
-    state: Literal["ok", "warn", "fail"]
-    what: str
-    next_step: str = ""
 
 
 def doctor(repo: Repo = ".", as_json: Json = False) -> None:
@@ -73,6 +65,12 @@ def examine(url: str) -> Iterator[Finding]:
     """Every check; those that need a repository only where there is one."""
     yield python_version()
     yield java_version()
+    yield from spark_start()
+    if url.startswith(LAKEFS):
+        from fenceline.cli.doctor_lakefs import examine_lakefs
+
+        yield from examine_lakefs(url)
+        return
     try:
         store = store_at(url)
         if isinstance(store, LocalObjects) and os.path.isdir(store.path("")):
@@ -109,6 +107,20 @@ def java_version() -> Finding:
     if int(found[1]) < JAVA_NEEDED:
         return Finding("java", "warn", f"{java} is Java {found[1]}; {JAVA_NEEDED} or newer is needed", GET_JAVA)
     return Finding("java", "ok", f"{java} is Java {found[1]}")
+
+
+def spark_start() -> Iterator[Finding]:
+    """Nothing where there is no Spark or no Java: it starts no Spark then."""
+    try:
+        from fenceline.spark import class_archive
+
+        archive = class_archive.find()
+    except (ImportError, ConfigError):
+        return
+    if archive.path.exists():
+        yield Finding("spark", "ok", f"its classes are archived: {archive.path}")
+    else:
+        yield Finding("spark", "ok", "its classes are not archived", "fenceline warm makes it start faster")
 
 
 def _find_java() -> str | None:

@@ -184,7 +184,7 @@ class Waiting:
     def __init__(self, runner: Runner, run: str) -> None:
         self.over = False
         self.error: Exception | None = None
-        runner.repo.native.seams.threads.start("wait", lambda: self._wait(runner, run))
+        runner.repo.store.seams.threads.start("wait", lambda: self._wait(runner, run))
 
     @property
     def interrupted(self) -> bool:
@@ -215,7 +215,7 @@ class Followed:
 
 def follow(runner: Runner, begin: Callable[[Runner], str], as_json: bool) -> Followed:
     """Run until the run is over. Ctrl-C drains; then it ends with 130, and the run can be gone on with."""
-    seams = runner.repo.native.seams
+    seams = runner.repo.store.seams
     with viewing(as_json, seams) as view, interrupts() as asked:
         with runner:
             board = Board(runner.store, begin(runner))
@@ -242,7 +242,7 @@ def follow(runner: Runner, begin: Callable[[Runner], str], as_json: bool) -> Fol
 
 def drain(runner: Runner, asked: Interrupts, show: Callable[[], None], note: Callable[[str], None]) -> None:
     """Let what runs finish, for as long as the grace is; asked again, at once."""
-    clock = runner.repo.native.seams.clock
+    clock = runner.repo.store.seams.clock
     once, end = asked.count, clock.monotonic() + runner.grace
     note(f"stopping: what runs has {runner.grace:g} s to finish; Ctrl-C again stops it at once")
     while not runner.drained() and clock.monotonic() < end and asked.count == once:

@@ -31,7 +31,6 @@ from fenceline.cli.output import (
 )
 from fenceline.repo.merge import Unit
 from fenceline.repo.model import Commit, Entry
-from fenceline.repo.native.condemned import expired
 
 Refs = dict[str, list[str]]
 
@@ -112,7 +111,7 @@ def diff(
     """Show what differs between two refs, each dataset as one."""
     opened = reading(repo)
     ours, theirs = opened.commit(left), opened.commit(right)
-    changes = list(opened.native.changes(ours, theirs))
+    changes = list(opened.store.changes(ours, theirs))
     if as_json:
         emit({"left": ours.id, "right": theirs.id, "changes": [documents.change(unit) for unit in changes]})
     else:
@@ -191,10 +190,10 @@ def _log_entries(repo: Repository, branch: str, actor: str | None, limit: int | 
 
 def _changes(repo: Repository, commit: Commit) -> list[Unit] | None:
     """None where garbage collection has given up the content of the commit or of its parent."""
-    if expired(repo.native.objects).intersection((commit.id, *commit.parents[:1])):
+    if repo.given_up((commit.id, *commit.parents[:1])):
         return None
-    parent = repo.native.commit(commit.parents[0]) if commit.parents else None
-    return list(repo.native.changes(parent, commit))
+    parent = repo.store.commit(commit.parents[0]) if commit.parents else None
+    return list(repo.store.changes(parent, commit))
 
 
 def _change_table(changes: Sequence[Unit]) -> None:

@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 
 import fenceline
-from fenceline.cli import attempts, care, content, graphs, history, refs, runs, tasks
+from fenceline.cli import (
+    attempts,
+    care,
+    content,
+    graph_care,
+    graph_load,
+    graph_schema,
+    graphs,
+    history,
+    lakefs,
+    refs,
+    runs,
+    tasks,
+)
 from fenceline.cli.backfill import backfill
 from fenceline.cli.deploy import deploy
 from fenceline.cli.doctor import doctor
@@ -19,6 +32,7 @@ from fenceline.cli.failure import CommandGroup
 from fenceline.cli.run import run
 from fenceline.cli.start import start
 from fenceline.cli.submit import submit
+from fenceline.cli.warm import warm
 
 app = typer.Typer(
     name="fenceline",
@@ -35,14 +49,14 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Branches and tags": (refs.branch, refs.tag, refs.merge, refs.revert),
     "Graphs": (
         graphs.init,
-        graphs.load,
+        graph_load.load,
         graphs.show,
         graphs.export,
-        graphs.schema_show,
-        graphs.schema_plan,
-        graphs.schema_apply,
-        graphs.indices,
-        graphs.optimize,
+        graph_schema.schema_show,
+        graph_schema.schema_plan,
+        graph_schema.schema_apply,
+        graph_care.indices,
+        graph_care.optimize,
     ),
     "Tasks": (tasks.check, attempts.try_, extract),
     "Pipelines": (
@@ -57,14 +71,22 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         runs.resume,
     ),
     "Conductor": (deploy, start, submit),
-    "Care": (care.recover, care.recoveries, care.intents, care.gc, care.fsck, doctor),
+    "lakeFS": (lakefs.setup,),
+    "Care": (care.recover, care.recoveries, care.intents, care.gc, care.fsck, doctor, warm),
+}
+
+
+_GROUPS = {
+    **{module.__name__: "graph" for module in (graphs, graph_load, graph_schema, graph_care)},
+    lakefs.__name__: "lakefs",
 }
 
 
 def name_of(command: Callable[..., None]) -> str:
     """What a command is called: its function's name, but for a last '_' (`try` is a word of Python's)."""
-    if command.__module__ == graphs.__name__:
-        return f"graph {command.__name__.replace('_', ' ')}"
+    group = _GROUPS.get(command.__module__)
+    if group:
+        return f"{group} {command.__name__.replace('_', ' ')}"
     name = command.__name__.rstrip("_").replace("_", "-")
     return f"runs {name}" if command.__module__ == runs.__name__ and command is not runs.runs else name
 

@@ -86,13 +86,20 @@ def merge(
         Literal["ours", "theirs"] | None,
         typer.Option("--strategy", help="Decide conflicts: ours keeps the branch's side, theirs takes the source's."),
     ] = None,
+    engine: Annotated[
+        Literal["auto", "local", "spark"],
+        typer.Option(
+            "--engine", help="Merge graph tables in this process, or on Spark; auto takes Spark for large ones."
+        ),
+    ] = "auto",
     message: Message = "",
     actor: Actor = None,
     repo: Repo = ".",
     as_json: Json = False,
 ) -> None:
     """Merge a ref into a branch; all conflicts are listed together."""
-    result = writing(repo, as_json).merge(source, into, actor=actor, message=message, strategy=strategy)
+    opened = writing(repo, as_json)
+    result = opened.merge(source, into, actor=actor, message=message, strategy=strategy, engine=engine)
     show_result(result, into, as_json, f"{source} merged", unchanged="nothing to do")
 
 

@@ -122,7 +122,7 @@ def show(
         emit({**show_run(store, found).as_dict(), **told})
         return
     board = _board(store, found)
-    row, branch = board.row, run_branch(found)
+    row, branch = board.row, run_branch(found, opened.url)
     fields(
         (
             ("run", row.id),
@@ -132,7 +132,7 @@ def show(
             ("reason", row.reason),
             ("target", board.target),
             ("worked on by", (_by(store, board) or _NOBODY) if board.running else None),
-            ("branch", branch if opened.native.find_head(branch) else None),
+            ("branch", branch if opened.store.find_head(branch) else None),
             ("started", moment(row.created)),
             ("took", took(board.seconds)),
         )

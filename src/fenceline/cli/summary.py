@@ -90,8 +90,8 @@ def show_violations(line: Line | None) -> None:
 
 def ways_on(repo: Repository, board: Board) -> list[tuple[str, str]]:
     """Commands, each with what it does."""
-    branch, line = run_branch(board.run), board.failed
-    kept = repo.native.find_head(branch) is not None
+    branch, line = run_branch(board.run, repo.url), board.failed
+    kept = repo.store.find_head(branch) is not None
     ways = []
     if line is not None and line.code == PublishRefused.code and kept:
         ways.append(("both changed the same", f"fenceline diff {board.target} {branch}"))

@@ -129,11 +129,7 @@ def all_of(selects: Sequence[str], most: int) -> str:
     return f"SELECT u.* FROM ({' UNION ALL '.join(numbered)}) AS u ORDER BY u.n, u.id LIMIT {most}"
 
 
-def differing(columns: Sequence[str]) -> str:
-    """Rows of `new` that are not the same in `base`; two nulls are the same."""
-    listed = ", ".join(map(name, columns))
-    return f'SELECT {listed} FROM "new" AS n EXCEPT SELECT {listed} FROM "base" AS b'
-
-
-def missing() -> str:
-    return 'SELECT b."id" FROM "base" AS b WHERE NOT EXISTS (SELECT 1 FROM "new" AS n WHERE n."id" = b."id")'
+def other_values(new: str, base: str) -> str:
+    """A row with another value than the base has; one that is new and has none is no such."""
+    differs = f"n.{name(new)} IS DISTINCT FROM b.{name(base)}"
+    return f'SELECT n."id" FROM "new" AS n LEFT JOIN "base" AS b ON b."id" = n."id" WHERE {differs} LIMIT 1'

@@ -16,14 +16,19 @@ from fenceline.txn.combine import Resolved
 from fenceline.txn.transaction import Transaction
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from fenceline.graph.merging import GraphMerge
+    from fenceline.graph.spark_start import EngineName
 
 
 class GraphResolver:
     """See `fenceline.txn.combine.Resolve`."""
 
-    def __init__(self, repo: NativeRepository) -> None:
-        self._repo = repo
+    def __init__(
+        self, repo: NativeRepository, engine: EngineName = "auto", session: SparkSession | None = None
+    ) -> None:
+        self._repo, self._engine, self._session = repo, engine, session
 
     def __call__(self, base: Commit | None, ours: Commit, theirs: Commit, strategy: Strategy | None) -> Resolved:
         mine, other = list(self._repo.changes(base, ours)), list(self._repo.changes(base, theirs))
@@ -33,7 +38,7 @@ class GraphResolver:
             merge = self._merge(Place(root), (base, ours, theirs), strategy)
             if merge.run():
                 merges.append(merge)
-            elif strategy is not None:  # both changed its schema, or made it: one side's graph, never parts of both
+            elif strategy is not None:  # both made it, or no schema says what both say: one side's graph, never parts
                 whole.update(self._one_side(root, mine, other, theirs if strategy == "theirs" else ours))
         return Resolved(
             frozenset(whole).union(*(merge.paths for merge in merges)),
@@ -53,7 +58,7 @@ class GraphResolver:
                 f"both sides changed the graph at {place.manifest}, and merging it needs {error.name}",
                 hint="pip install 'fenceline[graph]'",
             ) from error
-        return GraphMerge(self._repo, place, commits, strategy)
+        return GraphMerge(self._repo, place, commits, strategy, self._engine, self._session)
 
     def _one_side(
         self, root: str, mine: Iterable[Unit], other: Iterable[Unit], winner: Commit

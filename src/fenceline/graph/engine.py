@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
@@ -81,11 +81,17 @@ class SparkEngine:
 
     def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table:
         """What comes back goes through this process: ask for as many rows as a person reads."""
+        return self.frame(sql, relations, lambda frame: frame.toArrow())
+
+    def frame(
+        self, sql: str, relations: Mapping[str, Relation], then: Callable[[Any], Any] = lambda frame: frame
+    ) -> Any:
+        """The same as a frame, or what `then` makes of it."""
         names = {name: f"fenceline_{id(self)}_{name}" for name in relations}
         try:
             for name, relation in relations.items():
                 self._frame(relation).createOrReplaceTempView(names[name])
-            return self._session.sql(_for_spark(sql, names)).toArrow()
+            return then(self._session.sql(_for_spark(sql, names)))
         finally:
             for name in names.values():
                 self._session.catalog.dropTempView(name)
@@ -106,6 +112,29 @@ class SparkEngine:
         return self._session.createDataFrame(_signed(relation)) if isinstance(relation, pa.Table) else relation
 
 
+class EitherEngine:
+    """What is in this process is asked here; Spark is asked where a frame takes part."""
+
+    def __init__(self, session: Any) -> None:
+        self.spark = SparkEngine(session)
+
+    def over(self, relations: Iterable[Relation]) -> Engine:
+        return in_process() if all(map(is_here, relations)) else self.spark
+
+    def query(self, sql: str, relations: Mapping[str, Relation]) -> pa.Table:
+        return self.over(relations.values()).query(sql, relations)
+
+    def records(self, sql: str, relations: Mapping[str, Relation]) -> list[dict[str, Any]]:
+        return self.over(relations.values()).records(sql, relations)
+
+    def values(self, columns: Sequence[tuple[Relation, str]]) -> Relation:
+        return self.over(relation for relation, _ in columns).values(columns)
+
+
+def is_here(relation: Relation) -> bool:
+    return isinstance(relation, pa.Table | pa.RecordBatchReader | pa.Array | pa.ChunkedArray)
+
+
 def _for_spark(sql: str, names: Mapping[str, str]) -> str:
     tree = sqlglot.parse_one(sql, dialect="duckdb")
     for table in tree.find_all(sqlglot.exp.Table):
@@ -116,10 +145,19 @@ def _for_spark(sql: str, names: Mapping[str, str]) -> str:
     return tree.sql(dialect="spark")
 
 
+def spark_field(field: pa.Field) -> pa.Field:
+    """The field as Spark has it: no unsigned numbers, no lists of a fixed size."""
+    wider: Mapping[Any, Any] = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+    if pa.types.is_fixed_size_list(field.type):
+        return field.with_type(pa.list_(field.type.value_type))
+    if pa.types.is_list(field.type):
+        item = field.type.value_type
+        return field.with_type(pa.list_(wider.get(item, item)))
+    return field.with_type(wider.get(field.type, field.type))
+
+
 def _signed(table: pa.Table) -> pa.Table:
-    """Spark has no unsigned numbers."""
-    wider = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
-    return table.cast(pa.schema([field.with_type(wider.get(field.type, field.type)) for field in table.schema]))
+    return table.cast(pa.schema([spark_field(field) for field in table.schema]))
 
 
 @functools.cache

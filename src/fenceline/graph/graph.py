@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,10 @@ from fenceline.txn.transaction import Transaction, TransactionResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from fenceline.graph.loading.job import FrameSource
+    from fenceline.graph.loading.result import EngineName, LoadResult, Mode, OnError, OnProgress
+    from fenceline.graph.loading.sources import Source
 
 
 class GraphView:
@@ -158,6 +162,48 @@ class Graph:
             self._store,
             in_process(),
             tries,
+        )
+
+    def load(
+        self,
+        sources: str | Source | FrameSource | DataFrame | Iterable[str | Source | FrameSource],
+        *,
+        table: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        mode: Mode = "append",
+        engine: EngineName = "auto",
+        on_error: OnError = "fail",
+        most: int | None = None,
+        dry_run: bool = False,
+        source_branch: str | None = None,
+        actor: str | None = None,
+        key: str | None = None,
+        message: str = "",
+        progress: OnProgress = lambda progress: None,
+        session: SparkSession | None = None,
+    ) -> LoadResult:
+        """Load files (JSONL, Parquet, CSV) or Spark frames into the tables: all of it in one commit, or nothing.
+
+        `table` is the type of all rows, where neither rows nor file names say it; `mapping` leads from columns to
+        properties. The rest is that of `fenceline graph load`; see `fenceline.graph.load`.
+        """
+        from fenceline.graph.load import given, load
+        from fenceline.graph.loading.result import MOST_REPORTED
+
+        return load(
+            self,
+            given(sources, table, mapping or {}),
+            mode=mode,
+            engine=engine,
+            on_error=on_error,
+            most=MOST_REPORTED if most is None else most,
+            dry_run=dry_run,
+            source_branch=source_branch,
+            actor=actor,
+            key=key,
+            message=message,
+            progress=progress,
+            session=session,
         )
 
     def _begin(

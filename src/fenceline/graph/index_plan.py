@@ -1,4 +1,4 @@
-"""What an index over a table's fragments should be made of. Pure decisions; `storage.py` builds it."""
+"""What an index over a table's fragments should be made of. Pure decisions; `storage/indices.py` builds it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fenceline.errors import ContractError
 from fenceline.graph.pins import IndexKind
 
 MOST_SEGMENTS = 8
-"""Each segment costs every query a look-up; with more than these the index is built anew as one."""
+"""Each segment costs every query a look-up."""
 FEWEST_VECTORS = 256
 """Below this a scan over all vectors is exact and as fast."""
 QUANTISE_FROM = 65_536
@@ -34,6 +34,20 @@ def kind_of(lance_type: str) -> IndexKind:
         if plain == name.replace("_", ""):
             return kind
     return "vector"
+
+
+def absorbed(segments: Mapping[str, int], fresh: int) -> set[str]:
+    """Which segments (uuid → rows) become one with `fresh` new rows: those not much larger, and any beyond the most.
+
+    So a row is indexed again only as often as its segment grows to a multiple of itself.
+    """
+    found: set[str] = set()
+    for uuid, rows in sorted(segments.items(), key=lambda each: each[1]):
+        if rows > 2 * fresh and len(segments) - len(found) < MOST_SEGMENTS:
+            break
+        found.add(uuid)
+        fresh += rows
+    return found
 
 
 def segment(

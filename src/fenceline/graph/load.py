@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fenceline.errors import ContractError, FencelineError
@@ -19,11 +19,12 @@ from fenceline.graph.loading.result import (
     OnError,
     OnProgress,
 )
-from fenceline.graph.loading.sources import PIECE, Piece, Source, pieces
+from fenceline.graph.loading.sources import PIECE, Source, pieces
+from fenceline.graph.spark_start import chosen
 from fenceline.txn.branches import RefAdmin
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SMALL = 64 << 20
 """Bytes of input that `auto` reads in process where no Spark session is up: starting one takes longer."""
@@ -55,9 +56,9 @@ def load(
     """
     if mode not in ("append", "merge", "overwrite"):
         raise ContractError(f"mode is {mode!r}", hint="use append, merge or overwrite")
-    given = [sources] if isinstance(sources, str | Source | FrameSource) else list(sources)
-    listed = [Source(each) if isinstance(each, str) else each for each in given if not isinstance(each, FrameSource)]
-    frames = [each for each in given if isinstance(each, FrameSource)]
+    many = [sources] if isinstance(sources, str | Source | FrameSource) else list(sources)
+    listed = [Source(each) if isinstance(each, str) else each for each in many if not isinstance(each, FrameSource)]
+    frames = [each for each in many if isinstance(each, FrameSource)]
     with _branch(graph, source_branch, actor, dry_run) as ref:
         catalogue = graph.at(ref).schema
         cut = pieces(listed, catalogue, piece)
@@ -70,24 +71,28 @@ def load(
             most=most if on_error == "report" else 1,
         )
         job = Job(graph, ref, cut, reader, mode, dry_run, progress, actor, key, message, frames)
-        if not frames and _chosen(engine, cut, session) == "local":
+        size = sum(each.size for each in cut)
+        if not frames and chosen(engine, size, SMALL, session) == "local":
             return load_here(job)
         from fenceline.graph.loading.on_spark import load_on_spark
 
         return load_on_spark(job, session)
 
 
-def _chosen(engine: EngineName, cut: list[Piece], session: Any) -> str:
-    if engine != "auto":
-        return engine
-    if session is not None:
-        return "spark"
-    size = sum(each.size for each in cut)
-    if size <= SMALL:
-        return "local"
-    from fenceline.graph.loading.on_spark import available
-
-    return "spark" if available() else "local"
+def given(
+    sources: str | Source | FrameSource | DataFrame | Iterable[str | Source | FrameSource],
+    table: str | None,
+    mapping: Mapping[str, str],
+) -> list[Source | FrameSource]:
+    """What a caller names, with the type and the mapping that it gives for all of them."""
+    if isinstance(sources, str | Source | FrameSource):
+        sources = [sources]
+    elif hasattr(sources, "sparkSession"):
+        if table is None:
+            raise ContractError("a frame does not say of which type its rows are", hint="load(frame, table='Person')")
+        frame: Any = sources
+        sources = [FrameSource(frame, table, mapping)]
+    return [Source(each, table, mapping) if isinstance(each, str) else each for each in sources]
 
 
 @contextlib.contextmanager

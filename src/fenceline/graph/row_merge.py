@@ -20,15 +20,17 @@ class ConflictKind(StrEnum):
     UNIQUE = "UniqueViolation"
     CARDINALITY = "CardinalityViolation"
     VALUE = "ValueConstraintViolation"
+    SCHEMA = "SchemaConflict"
 
 
 @dataclass(frozen=True, slots=True)
 class GraphConflict:
-    """One row that two branches cannot agree on, or that the merged graph may not have."""
+    """One row that two branches cannot agree on, or that the merged graph may not have; or a part of its schema."""
 
     kind: ConflictKind
     table_key: str
     id: str
+    """Empty where the schema is meant."""
     properties: tuple[str, ...] = ()
     detail: str = ""
     base: Any = None
@@ -37,7 +39,8 @@ class GraphConflict:
 
     def __str__(self) -> str:
         at = f".{','.join(self.properties)}" if self.properties else ""
-        return f"{self.kind} {self.table_key} {self.id!r}{at}: {self.detail}"
+        row = f" {self.id!r}" if self.id else ""
+        return f"{self.kind} {self.table_key}{row}{at}: {self.detail}"
 
 
 @dataclass(frozen=True, slots=True)

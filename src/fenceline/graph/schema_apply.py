@@ -25,6 +25,7 @@ from fenceline.graph.schema import (
     Rule,
     SchemaPlan,
     Step,
+    TableType,
     arrow_schema,
     parse,
     plan,
@@ -140,17 +141,22 @@ class _Applying:
     def _columns(self, key: str, steps: Sequence[Step]) -> None:
         pin = self._pin(key)
         self._bulk.tx.declare_table(pin.table)
-        schema: pa.Schema = arrow_schema(self._new.table(key))
-        for step in steps:
-            if step.op is Op.DROP_INDEX:
-                for index in [each for each in pin.indices if each.column == step.property]:
-                    pin = self._bulk.store.stage_drop_index(pin, index.name)
-            for change in _changes(step, schema, self._bulk.store.schema(pin)):
-                pin = stage_columns(self._bulk.store, pin, [change])
-        self._pins[key] = _in_order(self._bulk.store, pin, schema)
+        self._pins[key] = stage_steps(self._bulk.store, pin, self._new.table(key), steps)
 
     def _pin(self, key: str) -> Pin:
         return self._pins[key] if key in self._pins else self._bulk.snapshot.pin(key)
+
+
+def stage_steps(store: TableStore, pin: Pin, table: TableType, steps: Sequence[Step]) -> Pin:
+    """The table's columns as its new type has them, after the steps that lead there; in one more version each."""
+    schema: pa.Schema = arrow_schema(table)
+    for step in steps:
+        if step.op is Op.DROP_INDEX:
+            for index in [each for each in pin.indices if each.column == step.property]:
+                pin = store.stage_drop_index(pin, index.name)
+        for change in _changes(step, schema, store.schema(pin)):
+            pin = stage_columns(store, pin, [change])
+    return _in_order(store, pin, schema)
 
 
 _TOUCHING = (Op.DROP_PROPERTY, Op.RENAME_PROPERTY, Op.ADD_PROPERTY, Op.CHANGE_TYPE, Op.REORDER, Op.DROP_INDEX)

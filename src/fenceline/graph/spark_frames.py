@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from fenceline.graph.engine import spark_field
 from fenceline.graph.pins import Pin
 from fenceline.graph.schema import TableType, arrow_schema, spark_schema
 from fenceline.graph.storage import TablePlace, TableStore, open_place, write_fragments, write_fresh_fragments
@@ -115,7 +117,7 @@ def rows_at(addresses: Any) -> dict[int, list[int]]:
 
 def spark_arrow(table: TableType, names: Sequence[str], addresses: bool = False) -> pa.Schema:
     """The Arrow types that Spark has for some columns: no unsigned numbers, no lists of a fixed size."""
-    fields = [_spark_field(arrow_schema(table).field(name)) for name in names]
+    fields = [spark_field(arrow_schema(table).field(name)) for name in names]
     return pa.schema([*fields, pa.field(ADDRESS, pa.int64())] if addresses else fields)
 
 
@@ -124,23 +126,23 @@ def for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    arrays = []
-    for field in schema:
-        column = batch.column(field.name)
-        # lists that are all null come from the JVM without buffers, which a cast to a fixed size does not survive
-        empty = column.null_count == len(column)
-        arrays.append(pa.nulls(len(column), field.type) if empty else column.cast(field.type))
+    arrays = [from_spark(batch.column(field.name), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _spark_field(field: pa.Field) -> pa.Field:
-    wider: Mapping[Any, Any] = {pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
-    if pa.types.is_fixed_size_list(field.type):
-        return field.with_type(pa.list_(field.type.value_type))
-    if pa.types.is_list(field.type):
-        item = field.type.value_type
-        return field.with_type(pa.list_(wider.get(item, item)))
-    return field.with_type(wider.get(field.type, field.type))
+def from_spark(column: Any, kind: pa.DataType) -> Any:
+    """A column as a table has it. Arrow does not survive casting lists that are null to a fixed size."""
+    if column.null_count == len(column):
+        return pa.nulls(len(column), kind)
+    if not pa.types.is_fixed_size_list(kind) or column.type == kind:
+        return column.cast(kind)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    there = column.is_valid()
+    items = pc.list_flatten(column.drop_null()).cast(kind.value_type)
+    places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+    lists = pa.FixedSizeListArray.from_arrays(items, type=kind)
+    return lists.take(pc.if_else(there, places, pa.scalar(None, pa.int64())))
 
 
 def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

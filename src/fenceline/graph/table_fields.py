@@ -23,6 +23,10 @@ class FieldTree:
     name: str
     messages: tuple[bytes, ...]
 
+    @property
+    def id(self) -> int:
+        return _number(self.messages[0], ID)
+
     def renamed(self, name: str) -> FieldTree:
         first = _with(self.messages[0], {NAME: name.encode()})
         return FieldTree(name, (first, *self.messages[1:]))

@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from fenceline.api import Repository
+from fenceline.api import Repository, hold
 from fenceline.errors import AlreadyExists, ContractError, MergeConflict, NotFound, PublishFenceError, StaleAttemptError
+from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.merge import Strategy
 from fenceline.repo.model import Commit, Op
-from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.given import chosen, read_place
 from fenceline.task.lease import Lease
 from fenceline.task.orchestrator import HandedOut, Orchestrator, attempt_fence
 from fenceline.task.result import Status, TaskResult
+from fenceline.task.step import AnyRepository
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +41,9 @@ class PublishRefused(PublishFenceError):
     code = "fence.publish_run"
 
 
-def run_branch(workflow: str) -> str:
-    """The branch a run works on, out of sight until it is published."""
-    return f"run/{workflow}"
+def run_branch(workflow: str, repository: str = "") -> str:
+    """The branch a run works on, out of sight until it is published. lakeFS knows no slash in names."""
+    return f"run-{workflow}" if repository.startswith("lakefs://") else f"run/{workflow}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Builtins:
 
     NAMES: ClassVar[tuple[str, ...]] = (BEGIN, TEST, FAN, PUBLISH)
 
-    repositories: Callable[[str], NativeRepository]
+    repositories: Callable[[str], AnyRepository]
     orchestrator: Orchestrator
     actor: str | None = None
     seams: Seams = field(default_factory=Seams)
@@ -79,19 +80,19 @@ class Builtins:
         repository, target, publish = _text(given, "repository"), _text(given, "branch"), _text(given, "publish")
         if publish not in ("run", "step"):
             raise ContractError(f"{BEGIN}: publish is {publish!r}", hint="use 'run' or 'step'")
-        native = self.repositories(repository)
+        store = self.repositories(repository)
         if publish == "step":
-            head = native.head(target)
+            head = store.head(target)
             return {"workspace": _place(repository, target, head.commit.id), "target": target}
-        branch = run_branch(attempt.identity.workflow)
-        native.head(target)  # a wrong target is told before a branch is made
+        branch = run_branch(attempt.identity.workflow, repository)
+        store.head(target)  # a wrong target is told before a branch is made
         attempt_fence(self.orchestrator, attempt)
-        start = _created_at(native, branch)
+        start = _created_at(store, branch, attempt.identity.workflow)
         if start is None:
             try:
-                start = self._repository(native).create_branch(branch, target, actor=self._actor(native)).commit.id
+                start = hold(store).create_branch(branch, target, actor=self._actor(store)).commit.id
             except AlreadyExists:  # an attempt before this one was a little faster
-                start = _created_at(native, branch)
+                start = _created_at(store, branch, attempt.identity.workflow)
         return {"workspace": _place(repository, branch, start), "target": target}
 
     def _test(self, attempt: HandedOut, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,24 +124,21 @@ class Builtins:
     def _publish(self, attempt: HandedOut, given: Mapping[str, Any]) -> dict[str, Any]:
         """The run's one visible move. Its key makes a repetition adopt it, whoever died in between."""
         place, target = read_place(given.get("workspace"), PUBLISH), _text(given, "target")
-        native = self.repositories(place.repository)
+        store = self.repositories(place.repository)
         if place.branch == target:
             raise ContractError(f"{PUBLISH}: {target} is to be merged into itself", hint="leave publish out")
-        made = chosen(native, place.refs)
+        made = chosen(store, place.refs)
         run = attempt.identity.workflow
-        if native.find_head(place.branch) is not None:  # gone: an attempt before this one was done with it
-            _refuse_foreign(native, place.branch, made, run)
+        if store.find_head(place.branch) is not None:  # gone: an attempt before this one was done with it
+            _refuse_foreign(store, place.branch, made, run)
         attempt_fence(self.orchestrator, attempt)
-        commit = publish_run(self._repository(native), run, made.id, place.branch, target, self._actor(native))
+        commit = publish_run(hold(store), run, made.id, place.branch, target, self._actor(store))
         return {"workspace": _place(place.repository, target, commit)}
 
     # --- parts --------------------------------------------------------------------------------------------------
 
-    def _repository(self, native: NativeRepository) -> Repository:
-        return Repository(native, "rw")
-
-    def _actor(self, native: NativeRepository) -> str:
-        return self.actor or native.seams.actor()
+    def _actor(self, store: AnyRepository) -> str:
+        return self.actor or store.seams.actor()
 
 
 def publish_run(
@@ -169,10 +167,10 @@ def publish_run(
     return result.commit
 
 
-def _refuse_foreign(native: NativeRepository, branch: str, made: Commit, run: str) -> None:
+def _refuse_foreign(store: AnyRepository, branch: str, made: Commit, run: str) -> None:
     """Deleting the branch must not drop what others put on it (INV-5)."""
-    head = native.head(branch).commit
-    after = native.line_since(head, made)
+    head = store.head(branch).commit
+    after = store.line_since(head, made)
     if after is None:
         raise PublishRefused(
             f"{branch} was moved away from {made.id[:12]}, what the run made",
@@ -187,12 +185,16 @@ def _refuse_foreign(native: NativeRepository, branch: str, made: Commit, run: st
         )
 
 
-def _created_at(native: NativeRepository, branch: str) -> str | None:
-    """The commit at which an earlier attempt made the branch: entries never change, so all of them answer the same."""
-    last = native.branch_log.last(branch)
-    entries = native.branch_log.entries(branch, 0, last.seq if last else 0)
+def _created_at(store: AnyRepository, branch: str, run: str) -> str | None:
+    """The commit at which an earlier attempt made the branch: all of them answer the same."""
+    if isinstance(store, LakeRepository):
+        head = store.find_head(branch)
+        line = store.line(head.commit) if head else iter(())
+        return next((commit.id for commit in line if not (commit.step or "").startswith(f"{run}/")), None)
+    last = store.branch_log.last(branch)
+    entries = store.branch_log.entries(branch, 0, last.seq if last else 0)  # entries never change
     created = next((entry.commit for entry in entries if entry.op is Op.CREATE), None)
-    if created is not None and native.find_head(branch) is None:
+    if created is not None and store.find_head(branch) is None:
         raise StaleAttemptError(f"{branch} was deleted", hint="the run was published or given up: start a new one")
     return created
 

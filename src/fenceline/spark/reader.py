@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, cast
 
-from fenceline.errors import ConfigError, ContractError, FencelineError, NotFound, ObjectMissing
+from fenceline.errors import ContractError, FencelineError, NotFound, ObjectMissing
 from fenceline.repo.model import Commit, Dataset, Entry
 from fenceline.repo.names import check_path, check_prefix
-from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.repository import NativeRepository, external_file
 from fenceline.spark import layout, parts, schemas
 from fenceline.spark.formats import FILE_FORMATS, as_text, check_readable
+from fenceline.spark.places import Place, place_of
 from fenceline.spark.settings import LISTED_BY_DRIVER, SERIAL_LISTING
 
 if TYPE_CHECKING:
@@ -45,17 +45,7 @@ class CommitTree:
 
 def at_commit(session: SparkSession, repo: NativeRepository, commit: Commit, prefix: str = "") -> Reader:
     """Read at any commit, outside of a task: notebooks, tests."""
-    return Reader(session, local_objects(repo), CommitTree(repo, commit), prefix)
-
-
-def local_objects(repo: NativeRepository) -> LocalObjects:
-    """The store as files that executors can open."""
-    if not isinstance(repo.objects, LocalObjects):
-        raise ConfigError(
-            f"Spark cannot reach the files of {repo.objects.url}: that comes with shared stores",
-            hint="use a repository on a disk that executors share",
-        )
-    return repo.objects
+    return Reader(session, place_of(session, repo.objects), CommitTree(repo, commit), prefix)
 
 
 class Reader:
@@ -64,12 +54,12 @@ class Reader:
     def __init__(
         self,
         session: SparkSession,
-        objects: LocalObjects,
+        place: Place,
         tree: Tree,
         prefix: str = "",
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        self._session, self._objects, self._tree = session, objects, tree
+        self._session, self._place, self._tree = session, place, tree
         self._prefix = check_prefix(prefix)
         self._lock = lock or contextlib.nullcontext()
         if int(session.conf.get(SERIAL_LISTING) or 0) < int(LISTED_BY_DRIVER):
@@ -165,7 +155,7 @@ class Reader:
             return self._session.createDataFrame([], self._schema_of_nothing(dataset, stored))
         base = f"datasets/{dataset.id}/"
         reader = self._reader(dataset.format, {**dataset.options, **options})
-        reader = reader.option("basePath", "file://" + self._objects.path(base).removesuffix("/"))
+        reader = reader.option("basePath", self._place.url(base).removesuffix("/"))
         if stored is not None:
             from pyspark.sql.types import StringType
 
@@ -188,12 +178,12 @@ class Reader:
             jobs.setdefault(job, set()).add(relative)
         roots = []
         for job, wanted in jobs.items():
-            there = parts.names(self._objects.path(base + job))
+            there = self._place.names(base + job)
             if lost := wanted - there:
                 key = f"{base}{job}/{min(lost)}"
                 raise ObjectMissing(f"{key} is missing", hint="fenceline fsck shows what that breaks", address=key)
             roots += [f"{base}{job}"] if there == wanted else [f"{base}{job}/{name}" for name in sorted(wanted)]
-        return [_pattern(self._objects.path(root)) for root in roots]
+        return [_pattern(self._place.path(root)) for root in roots]
 
     def _schema_of_nothing(self, dataset: Dataset, stored: StructType | None) -> StructType:
         if stored is None:
@@ -221,11 +211,7 @@ class Reader:
             wanted = schemas.without(schema, found.columns) if schema else None
             return layout.add_columns((reader.schema(wanted) if wanted else reader).load(urls), found, schema)
         data = schema or schemas.without(self._reader(format, options).load(urls).schema, found.columns)
-        return (
-            reader.schema(layout.with_columns(data, found.columns))
-            .option("basePath", "file://" + found.root)
-            .load(urls)
-        )
+        return reader.schema(layout.with_columns(data, found.columns)).option("basePath", _url(found.root)).load(urls)
 
     def _placed(self, files: Sequence[Entry], directory: str) -> list[layout.Placed]:
         placed = []
@@ -245,7 +231,7 @@ class Reader:
     def location(self, entry: Entry) -> str:
         """Where a file lies. Data registered in place is looked at: it is not ours, and may have changed."""
         if "://" not in entry.address:
-            return self._objects.path(entry.address)
+            return self._place.path(entry.address)
         return external_file(entry)
 
     # --- shared -----------------------------------------------------------------------------------------------------
@@ -283,7 +269,11 @@ def _pattern(path: str) -> str:
 
     Its option `__globPaths__=false` is no help: it reads every path once more for each that looks like a pattern.
     """
-    return "file://" + re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", _url(path))
+
+
+def _url(path: str) -> str:
+    return path if "://" in path else f"file://{path}"
 
 
 class FormatReader:

@@ -71,4 +71,11 @@ def _matching(df: DataFrame, matches: Column) -> dict[str, int]:
 
     rows = functions.count(functions.lit(1)).alias("rows")
     counted = df.where(matches).groupBy(_FILE).agg(rows).collect()
-    return {unquote(urlsplit(row[_FILE]).path): int(row["rows"]) for row in counted}
+    return {_location(row[_FILE]): int(row["rows"]) for row in counted}
+
+
+def _location(url: str) -> str:
+    """A file as `reader.location` names it."""
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    return path if parts.scheme in ("", "file") else f"{parts.scheme}://{parts.netloc}{path}"

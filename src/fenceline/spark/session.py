@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from fenceline.errors import ConfigError
-from fenceline.spark.java import check_java
+from fenceline.spark import class_archive
 from fenceline.spark.settings import SparkSettings, is_local
 
 if TYPE_CHECKING:
@@ -223,27 +223,38 @@ def _launch(conf: Mapping[str, str], scratch: str) -> Any:
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    check_java()
+    archived = class_archive.find().options
     properties = f"{scratch}/spark.properties"
     with open(os.open(properties, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="latin-1") as file:
         file.writelines(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
-    given = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--properties-file {shlex.quote(properties)} --load-spark-defaults {given or 'pyspark-shell'}"
-    )
+    submit = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    ours = {
+        "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(properties)} --load-spark-defaults {submit}",
+        "SPARK_SUBMIT_OPTS": f"{archived} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".strip(),
+    }
     try:
-        with open(_log_file(scratch), "ab") as output:
+        with _environment(ours), open(_log_file(scratch), "ab") as output:
             return cast(Any, launch_gateway)(popen_kwargs={"stdout": output, "stderr": subprocess.STDOUT})
     except PySparkRuntimeError as error:
         raise ConfigError(
             f"Spark's JVM ended at once: {_complaint(_log_file(scratch)) or error}",
             hint="check the settings given to it",
         ) from error
+
+
+@contextlib.contextmanager
+def _environment(ours: Mapping[str, str]) -> Iterator[None]:
+    """The launcher takes these from this process's environment only."""
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
+    try:
+        yield
     finally:
-        if given is None:
-            del os.environ["PYSPARK_SUBMIT_ARGS"]
-        else:
-            os.environ["PYSPARK_SUBMIT_ARGS"] = given
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _escaped(text: str) -> str:

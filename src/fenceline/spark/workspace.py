@@ -13,9 +13,10 @@ from fenceline.errors import ContractError
 from fenceline.repo.names import check_path, check_prefix
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
-from fenceline.spark import formats, modes, parts, schemas
+from fenceline.spark import formats, modes, schemas
 from fenceline.spark.modes import Mode, ModeName
-from fenceline.spark.reader import Reader, local_objects
+from fenceline.spark.places import place_of
+from fenceline.spark.reader import Reader
 from fenceline.spark.target import Outcome
 from fenceline.spark.writer import Writer, Written
 from fenceline.txn.trying import Try
@@ -55,13 +56,13 @@ class SparkWorkspace:
         seams: Seams,
         read_only: bool = False,
     ) -> None:
-        objects = local_objects(repo)
+        place = place_of(session, repo.objects)
         self._session, self._try, self._metrics = session, trying, metrics
         self._prefix = check_prefix(prefix)
         self._read_only = read_only
         self._lock = threading.RLock()
-        self._reader = Reader(session, objects, trying.tree, self._prefix, self._lock)
-        self._writer = Writer(session, objects, trying, self._prefix, seams, self._reader, self._lock)
+        self._reader = Reader(session, place, trying.tree, self._prefix, self._lock)
+        self._writer = Writer(session, place, trying, self._prefix, seams, self._reader, self._lock)
 
     @property
     def spark(self) -> SparkSession:
@@ -152,7 +153,7 @@ class SparkWorkspace:
         directory = self._writer.directory(aim, job)
         os.makedirs(directory)
         yield directory
-        found = parts.settle(directory)
+        found = self._writer.left_in(aim, job)
         for part in found:
             _check_place(path, part.relative, columns)
         self._writer.register(aim, Outcome(job, found, stored, rows), None)

@@ -11,12 +11,11 @@ from fenceline.errors import ContractError, StoreError
 from fenceline.repo.merge import PART_PREFIX
 from fenceline.repo.model import Entry
 from fenceline.repo.names import check_path
-from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.staging import FILE
 from fenceline.seams import Seams
 from fenceline.spark import formats, parts, reports, schemas, target
-from fenceline.spark.checks import ensure_shared
 from fenceline.spark.modes import Mode, ReplaceWhere, check_mode
+from fenceline.spark.places import Place
 from fenceline.spark.reader import Reader
 from fenceline.spark.replacing import plan_replacement
 from fenceline.spark.reports import Report
@@ -51,14 +50,14 @@ class Writer:
     def __init__(
         self,
         session: SparkSession,
-        objects: LocalObjects,
+        place: Place,
         trying: Try,
         prefix: str,
         seams: Seams,
         reader: Reader,
         lock: threading.RLock,
     ) -> None:
-        self._session, self._objects, self._try = session, objects, trying
+        self._session, self._place, self._try = session, place, trying
         self._prefix, self._seams, self._reader, self._lock = prefix, seams, reader, lock
         self._new_ids: dict[str, str] = {}
         self.group = f"fenceline-{trying.execution}"
@@ -79,7 +78,7 @@ class Writer:
         aim, existing = self.aim(path, formats.check_writable(format), mode, columns, given)
         frame, schema = self._fitted(df, aim, existing)
         replacing = plan_replacement(self._reader, aim.path, frame, mode) if isinstance(mode, ReplaceWhere) else None
-        ensure_shared(self._session, self._objects, self._seams)
+        self._place.check_writable(self._session, self._seams)
         job = self.begin(aim)
         said = self._run(aim, replacing.frame if replacing else frame, job, given)
         incoming = replacing.incoming() if replacing else said.rows
@@ -147,7 +146,12 @@ class Writer:
             return f"{self._try.execution}-{self._try.next_job()}"
 
     def directory(self, aim: Target, job: str) -> str:
-        return self._objects.path(f"datasets/{aim.dataset_id}/{PART_PREFIX}{job}")
+        """The job's directory on the local disk, for other writers."""
+        return self._place.local(_directory(aim, job))
+
+    def left_in(self, aim: Target, job: str) -> list[parts.Part]:
+        """The part files in it."""
+        return self._place.settle(_directory(aim, job))
 
     # --- the job ----------------------------------------------------------------------------------------------------
 
@@ -159,24 +163,25 @@ class Writer:
         if aim.partition_by:
             writer = writer.partitionBy(*aim.partition_by)
         with job_group(self._session, self.group, f"fenceline: write {aim.path} ({job})"), FILE:
-            writer.save("file://" + self.directory(aim, job))
+            writer.save(self._place.url(_directory(aim, job)))
         return told() if told else reports.written(self._session, job, self._seams)
 
     def _settled(self, aim: Target, job: str, said: Report, given: Mapping[str, str]) -> list[parts.Part]:
         """The part files, compared with what the job said. Executors that write elsewhere also report success."""
-        directory = self.directory(aim, job)
-        found = parts.settle(directory)
+        directory = _directory(aim, job)
+        found = self._place.settle(directory)
         if any(":" in part.relative for part in found):
             raise ContractError(f"{aim.path}: a part file has ':' in its name", hint="Spark could not read it again")
         if any(name.lower().startswith("parquet.encryption") for name in given):
             there = None  # their footers are not ours to read
         else:
-            there = parts.rows_in(self._seams, aim.format, [f"{directory}/{part.relative}" for part in found])
+            there = self._place.rows(self._seams, aim.format, [f"{directory}/{part.relative}" for part in found])
         short = len(found) < said.files or (said.rows > 0 and not found)
         if short or there not in (None, said.rows):
             held = "" if there is None else f" with {there} rows"
             raise StoreError(
-                f"{aim.path}: the job wrote {said.rows} rows, but there are {len(found)} files{held} in {directory}",
+                f"{aim.path}: the job wrote {said.rows} rows, but there are {len(found)} files{held} in "
+                f"{self._place.path(directory)}",
                 hint="nothing was registered. All executors and the driver must write to the same disk",
             )
         return found
@@ -211,8 +216,12 @@ class Writer:
             return before.rows + change
         if not gone:
             return before.rows + outcome.rows
-        lost = parts.rows_in(self._seams, before.format, [self._objects.path(entry.address) for entry in gone])
+        lost = self._place.rows(self._seams, before.format, [entry.address for entry in gone])
         return None if lost is None else before.rows - lost + outcome.rows
+
+
+def _directory(aim: Target, job: str) -> str:
+    return f"datasets/{aim.dataset_id}/{PART_PREFIX}{job}"
 
 
 def _counted(df: DataFrame, job: str) -> tuple[DataFrame, Callable[[], Report]]:

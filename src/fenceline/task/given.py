@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from fenceline.errors import ContractError, PublishFenceError
 from fenceline.repo.model import Commit
-from fenceline.repo.port import Repository
 from fenceline.task.contract import TaskDefinition
 
 
@@ -73,7 +72,15 @@ def _unreadable(task: str, hint: str) -> ContractError:
     return ContractError(f"the workspace of {task} cannot be read", hint=hint)
 
 
-def chosen(repo: Repository, refs: Sequence[str]) -> Commit:
+class Lines(Protocol):
+    """Which commits have which behind them."""
+
+    def resolve(self, ref: str) -> Commit: ...
+
+    def stands(self, commit_id: str, head: Commit) -> bool: ...
+
+
+def chosen(repo: Lines, refs: Sequence[str]) -> Commit:
     """The one commit that has all the others behind it on its first-parent line. Immutable: every retry finds it."""
     commits = {commit.id: commit for commit in map(repo.resolve, refs)}
     newest = max(commits.values(), key=lambda commit: commit.depth)

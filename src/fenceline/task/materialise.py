@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fenceline.errors import ContractError, ObjectDamaged, store_error
+from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.merge import PART_PREFIX
 from fenceline.repo.model import Commit, Entry, Kind, digest
 from fenceline.repo.names import check_prefix
-from fenceline.repo.native.local import LocalObjects
-from fenceline.repo.native.repository import NativeRepository, external_etag, external_path
+from fenceline.repo.native.repository import NativeRepository, external_etag
 from fenceline.repo.pathset import PathSet, ancestors
 from fenceline.seams import Seams
 from fenceline.task.orphans import MARKER, WORKSPACE, create_attempt, remove_attempt
+from fenceline.task.sources import Source, source_of
 from fenceline.task.workspaces import Known, PathWorkspace, Stamp
-from fenceline.txn.upload import BATCH_BYTES, BATCH_FILES, WORKERS
+from fenceline.txn.upload import BATCH_BYTES
 
 DEFAULT_MODE = 0o644
 
@@ -40,14 +41,14 @@ _SETTLE_SLEEP = 0.001
 
 
 def materialise(
-    repo: NativeRepository,
+    repo: NativeRepository | LakeRepository,
     commit: Commit,
     prefix: str,
     root: Path,
     execution: str,
     identity: Mapping[str, str | int],
     seams: Seams,
-    workers: int = WORKERS,
+    workers: int | None = None,
     only: Sequence[str] | None = None,
 ) -> PathWorkspace:
     """The prefix of a commit, or `only` these paths of it, in a new directory below `root`.
@@ -57,10 +58,12 @@ def materialise(
     Files keep their modes. A dataset appears as a directory of part files in their partition directories; where two
     jobs used one name, the later file has its job's id in front.
     """
-    prefix = _directory_of(repo, commit, prefix)
+    source = source_of(repo)
+    prefix = _directory_of(source, commit, prefix)
     directory, marker = create_attempt(root, execution, identity, seams)
     try:
-        return _fill(repo, commit, prefix, _entries(repo, commit, prefix, only), directory, marker, seams, workers)
+        entries = _entries(source, commit, prefix, only)
+        return _fill(source, commit, prefix, entries, directory, marker, seams, workers or source.workers)
     except OSError as error:
         remove_attempt(directory)
         raise store_error(error, f"materialising {prefix or '/'} in {directory}") from error
@@ -69,36 +72,36 @@ def materialise(
         raise
 
 
-def _directory_of(repo: NativeRepository, commit: Commit, prefix: str) -> str:
+def _directory_of(source: Source, commit: Commit, prefix: str) -> str:
     """The prefix, if it can be a directory: neither a file, nor below one, nor inside a dataset."""
     prefix = check_prefix(prefix)
     for above in (prefix, *ancestors(prefix)):
-        if above and repo.trees.get(commit.tree, above) is not None:
+        if above and source.file_at(commit, above) is not None:
             raise ContractError(f"the prefix {prefix} is not a directory: {above} is a file", hint="name its directory")
-        if above and above != prefix and repo.trees.get(commit.tree, f"{above}/") is not None:
+        if above and above != prefix and source.dataset_at(commit, above) is not None:
             raise ContractError(
                 f"the prefix {prefix} is inside the dataset {above}", hint="a dataset is a unit: name its own directory"
             )
     return prefix
 
 
-def _entries(repo: NativeRepository, commit: Commit, prefix: str, only: Sequence[str] | None) -> Iterator[Entry]:
+def _entries(source: Source, commit: Commit, prefix: str, only: Sequence[str] | None) -> Iterator[Entry]:
     if only is None:
-        yield from repo.trees.below(commit.tree, prefix)
+        yield from source.below(commit, prefix)
         return
     wanted = PathSet(only)
     for path in wanted:
         if any(above in wanted for above in ancestors(path)):
             continue  # it comes with that one
-        file = repo.trees.get(commit.tree, path)
+        file = source.file_at(commit, path)
         if file is not None:
             yield file
         else:
-            yield from repo.trees.below(commit.tree, _directory_of(repo, commit, path))
+            yield from source.below(commit, _directory_of(source, commit, path))
 
 
 def _fill(
-    repo: NativeRepository,
+    source: Source,
     commit: Commit,
     prefix: str,
     entries: Iterable[Entry],
@@ -113,15 +116,15 @@ def _fill(
     known: dict[str, Known] = {}
     try:
         layout = _Layout(prefix, root)
-        copier = _Copier(repo, root)
-        batches = _batches(layout.places(entries))
+        copier = _Copier(source, root)
+        batches = _batches(layout.places(entries), source.batch)
         for done in seams.threads.map(copier.copy, batches, workers):
             known.update(done)
     finally:
         os.close(root)
     settled = _settle(directory, max((k.stamp.ctime_ns for k in known.values()), default=0), seams)
     return PathWorkspace(
-        directory, marker, commit.id, prefix, known, layout.datasets, settled, repo.chunks, seams, workers
+        directory, marker, commit.id, prefix, known, layout.datasets, settled, source.chunks, seams, workers
     )
 
 
@@ -227,14 +230,14 @@ def _part_place(dataset: str, below: str, taken: set[str]) -> tuple[str, str]:
     return directory, free
 
 
-def _batches(places: Iterable[_Place]) -> Iterator[list[_Place]]:
+def _batches(places: Iterable[_Place], most: int) -> Iterator[list[_Place]]:
     """Small files together: handing each to a thread by itself costs more than copying it."""
     batch: list[_Place] = []
     size = 0
     for place in places:
         batch.append(place)
         size += place.entry.size
-        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+        if len(batch) >= most or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
@@ -254,10 +257,9 @@ def _meets(path: str) -> ContractError:
 class _Copier:
     """Copies files into the workspace, every one relative to an open directory, never through a link."""
 
-    def __init__(self, repo: NativeRepository, root: int) -> None:
-        self._repo = repo
+    def __init__(self, source: Source, root: int) -> None:
+        self._source = source
         self._root = root
-        self._objects = repo.objects if isinstance(repo.objects, LocalObjects) else None
         self._reflink = {
             False: True,
             True: True,
@@ -299,21 +301,16 @@ class _Copier:
         return Known(Stamp.of(found), wanted, entry, place.dataset)
 
     def _fill(self, entry: Entry, target: int) -> None:
-        source = self._local_path(entry)
-        if source is not None and self._in_kernel(entry, source, target):
+        path = self._source.local_path(entry)
+        if path is not None and self._in_kernel(entry, path, target):
             return
         # Through this process, which also finds the words for what is wrong with the source, if anything is.
         os.ftruncate(target, 0)
         os.lseek(target, 0, os.SEEK_SET)
-        for piece in self._repo.chunks(entry):
+        for piece in self._source.chunks(entry):
             view = memoryview(piece)
             while view:
                 view = view[os.write(target, view) :]
-
-    def _local_path(self, entry: Entry) -> str | None:
-        if "://" in entry.address:
-            return external_path(entry.address)
-        return self._objects.path(entry.address) if self._objects else None
 
     def _in_kernel(self, entry: Entry, path: str, target: int) -> bool:
         """Whether the kernel copied exactly what the entry says, as far as the size (and in place: its time) tells."""

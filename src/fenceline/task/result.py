@@ -55,18 +55,22 @@ class Phase(StrEnum):
     CLEANUP = "cleanup"
 
 
+_SHOWN_BY_INPUT = (Phase.PRE_GUARDS, Phase.BODY, Phase.STAGE)
+"""Where a broken rule says something about the input: a retry would get the same."""
+
+
 def status_of(phase: Phase, error: BaseException, standing: Status = "COMPLETED") -> Status:
     """The failure table: what an error in a phase makes of the attempt, whose status so far is `standing`.
 
-    An input that breaks its rules, or a task that says so, ends the step; anything else may go better next time, so
-    that the orchestrator retries it. So does a pre guard that could not run: it has shown nothing about the input. A
-    cleanup that failed is logged and changes nothing.
+    An input that breaks its rules, rows that break those of a graph's schema, or a task that says so, end the step;
+    anything else may go better next time, so that the orchestrator retries it. So does a pre guard that could not run:
+    it has shown nothing about the input. A cleanup that failed is logged and changes nothing.
     """
     if phase is Phase.CLEANUP:
         return standing
     if isinstance(error, TaskTerminalError):
         return "FAILED_WITH_TERMINAL_ERROR"
-    if phase is Phase.PRE_GUARDS and isinstance(error, GuardError) and not error.retryable:
+    if phase in _SHOWN_BY_INPUT and isinstance(error, GuardError) and not error.retryable:
         return "FAILED_WITH_TERMINAL_ERROR"
     return "FAILED"
 

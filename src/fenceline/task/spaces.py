@@ -6,16 +6,18 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from fenceline.errors import ContractError
 from fenceline.repo.names import check_prefix
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.contract import TaskDefinition
+from fenceline.task.graphs import Graphs
 from fenceline.task.guard import GuardVerdict, run_guards
 from fenceline.task.local_view import LocalView
 from fenceline.task.materialise import materialise
 from fenceline.task.orphans import sweep_orphans
 from fenceline.task.spec import WorkspaceSpec
-from fenceline.task.workspaces import Metrics, Workspace, cleanup
+from fenceline.task.workspaces import Metrics, Workspace, cleanup, named
 from fenceline.txn.step import StepIdentity
 from fenceline.txn.trying import Try
 from fenceline.txn.upload import Source, in_batches, read_source
@@ -113,21 +115,30 @@ class PathSpace:
             only=None if spec.reads is None else spec.given,
         )
         self.metrics = Metrics(seams.clock)
+        self._graphs = Graphs(repo, trying, prefix, read_only=spec.read_only, local=self._workspace.path)
         self._bare = bare
 
     @property
     def handle(self) -> Any:
         path = self._workspace.path
-        return path if self._bare else Workspace(path, self._try.input.id, self._spec.prefix, self.metrics)
+        if self._bare:
+            return path
+        return Workspace(path, self._try.input.id, self._spec.prefix, self.metrics, self._graphs)
 
     def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
         guards: Any = self._spec.pre if phase == "pre" else self._spec.post
         return run_guards(phase, guards, LocalView(self._workspace.path, self._workspace.datasets)) if guards else []
 
     def stage(self) -> None:
+        own = self._graphs.stage()
         diff = self._workspace.diff()
         if diff.empty:
             return
+        if twice := own.intersection((*diff.removed, *(change.path for change in (*diff.added, *diff.changed)))):
+            raise ContractError(
+                f"{named(sorted(twice))}: changed as a file, and by the graph's calls",
+                hint="leave the graph's own files alone",
+            )
         staging = self._try.staging()
         for path in diff.removed:
             self._try.tree.remove(staging, self._try.tree.matching(path))

@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
+from fenceline.spark.places import settings_for
 from fenceline.spark.progress import OnProgress, watch
 from fenceline.spark.session import cancel, get_session, isolated, job_group, release
 from fenceline.spark.settings import SparkSettings
 from fenceline.spark.shipping import ship_module
-from fenceline.spark.workspace import SparkWorkspace
 from fenceline.task.guard import GuardUnavailable, GuardVerdict, run_guards
 from fenceline.task.patterns import glob_regex
+from fenceline.task.spark_workspace import SparkWorkspace
 from fenceline.task.spec import WorkspaceSpec
 from fenceline.task.workspaces import Metrics
 from fenceline.txn.trying import Try
@@ -38,7 +39,7 @@ class SparkSpace:
     ) -> None:
         self._spec, self._seams, self._on_progress = spec, seams, on_progress
         self.metrics = Metrics(seams.clock)
-        self._session = isolated(get_session(settings))
+        self._session = isolated(get_session(settings_for(repo.objects, settings)))
         ship_module(self._session, module)
         self._workspace = SparkWorkspace(
             self._session, repo, trying, spec.prefix, self.metrics, seams, read_only=spec.read_only
@@ -66,7 +67,7 @@ class SparkSpace:
                 yield
 
     def stage(self) -> None:
-        """Every write has staged its own files already."""
+        self._workspace._stage()
 
     def cancel(self) -> None:
         cancel(self._session, self._workspace.job_group)

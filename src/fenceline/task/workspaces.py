@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from fenceline.errors import ContractError, InvalidName, ObjectDamaged, ObjectMissing, store_error
 from fenceline.repo.merge import PART_PREFIX
@@ -24,6 +24,9 @@ from fenceline.repo.model import Dataset, Entry
 from fenceline.repo.names import check_path
 from fenceline.seams import Clock, Seams, SystemClock
 from fenceline.task.orphans import MARKER, WORKSPACE, remove_attempt
+
+if TYPE_CHECKING:
+    from fenceline.task.workspace_graph import WorkspaceGraph
 
 NAMED = 10  # offenders that an error names; the rest is counted
 HASH_BATCH = 16
@@ -385,9 +388,17 @@ class Workspace:
 
     __fenceline_workspace__: ClassVar[str] = "path-object"
 
-    def __init__(self, path: Path, commit: str, prefix: str, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        commit: str,
+        prefix: str,
+        metrics: Metrics | None = None,
+        graphs: Callable[[str], WorkspaceGraph] | None = None,
+    ) -> None:
         self._path, self._commit, self._prefix = path, commit, prefix
         self._metrics = metrics or Metrics()
+        self._graphs = graphs
 
     @property
     def path(self) -> Path:
@@ -397,6 +408,12 @@ class Workspace:
     @property
     def metrics(self) -> Metrics:
         return self._metrics
+
+    def graph(self, path: str = "") -> WorkspaceGraph:
+        """The graph at a path, on the attempt's commit; its tables publish with the files of the workspace."""
+        if self._graphs is None:
+            raise ContractError("this workspace has no graphs", hint="run the task on a repository: fl.try_task")
+        return self._graphs(path)
 
     @property
     def commit(self) -> str:

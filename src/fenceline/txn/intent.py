@@ -1,7 +1,7 @@
 """Recovery sidecars: the durable record of a transaction in flight, from its first byte to its one terminal record.
 
 intents/<execution>              what it is about to do; removed when finished
-intents/<execution>+<n>          a dataset or table it is about to write into, named before the first byte goes there
+intents/<execution>+<n>          a dataset or tables it is about to write into, named before the first byte goes there
 verdicts/<txn or direct>/<execution>   `sealed` or `aborted`, whichever is created first; never removed (D4)
 beats/<execution>                refreshed while its owner lives
 quarantine/<execution>           why a sweep could not decide it
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
@@ -157,8 +157,8 @@ class IntentStore:
         with DECLARE:
             self._objects.create(f"intents/{intent.execution}+{number}", dataset.encode())
 
-    def declare_table(self, intent: Intent, number: int, table: str) -> None:
-        self.declare(intent, number, _TABLE + table)
+    def declare_tables(self, intent: Intent, number: int, tables: Iterable[str]) -> None:
+        self.declare(intent, number, "\n".join(_TABLE + table for table in tables))
 
     def beat(self, execution: str) -> None:
         with BEAT:
@@ -207,18 +207,24 @@ class IntentStore:
     def unquarantine(self, execution: str) -> None:
         self._objects.delete([f"quarantine/{execution}"])
 
-    def finish(self, record: Record) -> Record:
-        """Phase D: the terminal record, then the intent and its beats go. Returns the record that stands."""
+    def finish(self, record: Record, declared: int | None = None) -> Record:
+        """Phase D: the terminal record, then the intent and its beats go. Returns the record that stands.
+
+        Its owner says up to which number it `declared` something, and spares the look for it.
+        """
         key = f"recoveries/{record.execution}"
         record = _decode(Record, key, self._create_once(RECORD, key, _encode(record)))
-        self.remove(record.execution)
+        self.remove(record.execution, declared)
         return record
 
-    def remove(self, execution: str) -> None:
+    def remove(self, execution: str, declared: int | None = None) -> None:
         """The intent itself goes last: while it stands, a sweep comes back to what is left."""
+        if declared is None:
+            beside = [info.key for info in self._objects.list(f"intents/{execution}+")]
+        else:
+            beside = [f"intents/{execution}+{number}" for number in range(1, declared + 1)]
         with REMOVE:
-            self._objects.delete([f"beats/{execution}", f"quarantine/{execution}"])
-            self._objects.delete(info.key for info in self._objects.list(f"intents/{execution}+"))
+            self._objects.delete([f"beats/{execution}", f"quarantine/{execution}", *beside])
             self._objects.delete([f"intents/{execution}"])
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -269,7 +275,7 @@ class IntentStore:
     def _declared(self, execution: str) -> Iterator[str]:
         for info in self._objects.list(f"intents/{execution}+"):
             try:
-                yield _text(info.key, self._objects.get(info.key))
+                yield from _text(info.key, self._objects.get(info.key)).splitlines()
             except ObjectMissing:
                 continue  # another process finishes the intent at this moment
 

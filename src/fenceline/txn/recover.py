@@ -7,15 +7,15 @@ in many processes at once beside live writers, and die at any point itself (INV-
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
-from fenceline.errors import FencelineError, NotFound, ObjectDamaged, ObjectMissing, StoreError
+from fenceline.errors import ConfigError, FencelineError, NotFound, ObjectDamaged, ObjectMissing, StoreError
 from fenceline.repo.model import OUTCOMES, SYSTEM_RECOVERY, Op, RefEntry
 from fenceline.repo.port import Repository
-from fenceline.seams import Running, Signal
+from fenceline.seams import Running, Seams, Signal
 from fenceline.txn.intent import Intent, IntentStore, Record, Verdict
 from fenceline.txn.publish import Candidate, Confirmed, Refused, confirm, fence, settle
 from fenceline.txn.records import aborted_record, end_record
@@ -59,7 +59,7 @@ def sweep(repo: Repository, intents: IntentStore) -> list[Swept]:
     for execution in list(intents.executions()):
         try:
             done.append(_sweep_one(repo, intents, execution, by))
-        except StoreError as error:
+        except (StoreError, ConfigError) as error:  # or its tables' engine is not installed here
             log.warning("intent %s is left for the next sweep: %s", execution, error)
             done.append(Swept(execution, None, "left", why=str(error)))
     return done
@@ -203,15 +203,15 @@ def _give_up_unreadable(repo: Repository, intents: IntentStore, execution: str, 
 class Sweeper:
     """The sweep as a background thread, for any process that lives long."""
 
-    def __init__(self, repo: Repository, intents: IntentStore, interval: float) -> None:
-        self._repo, self._intents, self._interval = repo, intents, interval
-        self._stopped: Signal = repo.seams.threads.signal()
-        self._running: Running = repo.seams.threads.start("fenceline-sweeper", self._run)
+    def __init__(self, seams: Seams, work: Callable[[], Sequence[Swept]], interval: float) -> None:
+        self._work, self._interval = work, interval
+        self._stopped: Signal = seams.threads.signal()
+        self._running: Running = seams.threads.start("fenceline-sweeper", self._run)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._interval):
             try:
-                for swept in sweep(self._repo, self._intents):
+                for swept in self._work():
                     if swept.ending not in ("live", "left"):
                         log.info("swept %s on %s: %s, %s", swept.execution, swept.branch, swept.found, swept.ending)
             except FencelineError:

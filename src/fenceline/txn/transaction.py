@@ -5,7 +5,7 @@ intent → stage → seal → ref entry → terminal record. Publishes on a clea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -97,6 +97,11 @@ class Transaction:
         self._try = Try(repo, intents, intent, head.commit)
         self._tree = self._try.tree
         self._entered = self._closed = False
+        self.takes_over: Callable[[], Iterable[str]] = tuple
+        """Called once this is refused for good, before it is cleaned up: what another transaction has taken over.
+
+        It names objects that this one `wrote`, after the other has declared their tables and said that it wrote them.
+        """
         self._found: Confirmed | None = None
         self._result: TransactionResult | None = None
 
@@ -239,15 +244,35 @@ class Transaction:
             else:
                 self._tree.set(staging, entry)
 
-    def declare_table(self, table: str) -> None:
-        """Name a table before anything is written into it: garbage collection then leaves it alone."""
+    def declare_table(self, *tables: str) -> None:
+        """Name tables before anything is written into them: garbage collection then leaves them alone."""
         self._check_open()
-        self._try.declare_table(table)
+        self._try.declare_table(*tables)
 
     def wrote(self, keys: Iterable[str]) -> None:
         """Count objects that an engine wrote under names of its own as staged: made durable, or deleted, with it."""
         self._check_open()
         self._try.wrote(keys)
+
+    # --- others -------------------------------------------------------------------------------------------------
+
+    def overtaken(self) -> bool:
+        """Whether someone has published a change of what was read here: then this can only be refused."""
+        head = self._repo.head(self._try.intent.branch).commit
+        if head.id == self.input.id:
+            return False
+        changed = self._repo.trees.diff(self.input.tree, head.tree)
+        return any(self._tree.reads.overlaps(each.path) for each in changed)
+
+    def withdraw(self, why: BaseException) -> None:
+        """Cancel inside the block, and leave to another transaction what it takes over."""
+        self._closed = True
+        try:
+            if self._try.started:
+                self._hand_over()
+            self._try.cancel(why)
+        finally:
+            self._try.close()
 
     # --- the block ----------------------------------------------------------------------------------------------
 
@@ -282,7 +307,9 @@ class Transaction:
             verdict = self._try.complete(self._message, self._metadata, self._merging)
             foreseen = foresee(self._repo, self._intents, self._candidate(verdict)) if verdict else None
             if isinstance(foreseen, Refused):
-                raise self._refusal(foreseen, verdict)
+                refused = self._refusal(foreseen, verdict)
+                self._hand_over()
+                raise refused
         except StoreError as error:
             if self._try.swept():
                 raise aborted_by_sweep(self._try.intent) from error
@@ -311,13 +338,18 @@ class Transaction:
         if isinstance(outcome, Confirmed) and not outcome.adopted:
             self._try.finish(outcome.entry, verdict)
             return self._reported(outcome)
-        why = outcome.decision.why if isinstance(outcome, Refused) else ADOPTED
-        decided = self._try.fence(verdict, why)
+        if isinstance(outcome, Refused):
+            decided = self._try.fence(verdict, outcome.decision.why, fenced=self._hand_over)
+        else:
+            decided = self._try.fence(verdict, ADOPTED)
         if decided.op is not Op.FENCE:  # a sweep rolled it forward: it is applied, and that is what we report
             return self._reported(Confirmed(decided, decided.output or "", adopted=False))
         if isinstance(outcome, Confirmed):
             return self._reported(outcome)
         raise self._refusal(outcome, verdict)
+
+    def _hand_over(self) -> None:
+        self._try.hand_over(self.takes_over())
 
     def _refusal(self, refused: Refused, verdict: Verdict | None = None) -> FencelineError:
         overlap = Overlap(self._repo, self._candidate(verdict)) if verdict else None

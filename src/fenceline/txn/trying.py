@@ -85,12 +85,13 @@ class Try:
             self._datasets.append(dataset)
             self._intents.declare(self.intent, self._declarations(), dataset)
 
-    def declare_table(self, table: str) -> None:
-        """Name a table in the intent before anything is written into it: garbage collection then leaves it alone."""
+    def declare_table(self, *tables: str) -> None:
+        """Name tables in the intent before anything is written into them: garbage collection then leaves them alone."""
         self.staging()
-        if table not in self._tables:
-            self._tables.append(table)
-            self._intents.declare_table(self.intent, self._declarations(), table)
+        new = [table for table in dict.fromkeys(tables) if table not in self._tables]
+        if new:
+            self._tables += new
+            self._intents.declare_tables(self.intent, self._declarations(), new)
 
     def _declarations(self) -> int:
         return len(self._datasets) + len(self._tables)
@@ -104,13 +105,13 @@ class Try:
         self._elsewhere.update(new)
         self.staging().adopt(new)
 
-    def hand_over(self) -> tuple[str, ...]:
-        """Those objects, for another execution that has declared their tables and says that it `wrote` them.
+    def hand_over(self, keys: Iterable[str]) -> None:
+        """Leave such objects to another execution, which has declared their tables and said that it `wrote` them.
 
         Only when this one can no longer publish: else the other, when it is cancelled, would delete what is visible.
         """
-        keys, self._elsewhere = tuple(self._elsewhere), {}
-        return keys
+        for key in keys:
+            self._elsewhere.pop(key, None)
 
     def next_job(self) -> int:
         """A number for one more write into a dataset: each has a directory of its own."""
@@ -214,12 +215,23 @@ class Try:
             return False
         return self._tidy(why)
 
-    def fence(self, verdict: Verdict, why: str, cause: FencelineError | None = None) -> RefEntry:
-        """After the seal: make sure that this can never be published, or learn that it was (D2). Then clean up."""
+    def fence(
+        self,
+        verdict: Verdict,
+        why: str,
+        cause: FencelineError | None = None,
+        fenced: Callable[[], None] = lambda: None,
+    ) -> RefEntry:
+        """After the seal: make sure that this can never be published, or learn that it was (D2). Then clean up.
+
+        `fenced` is called when that is sure, before anything is deleted.
+        """
         try:
             decided = fence(self._repo, self.intent, self.execution, self.intent.actor, why)
         except StoreError as error:
             raise unknown(self.intent, error) from (cause or error)
+        if decided.op is Op.FENCE:
+            fenced()
         self.finish(decided, verdict)
         return decided
 
@@ -228,7 +240,8 @@ class Try:
         try:
             if decided.op is Op.FENCE and self._elsewhere:
                 self._repo.discard(self.execution, (), self._elsewhere)
-            self._intents.finish(end_record(self._repo, self.intent, decided, self.execution, verdict))
+            record = end_record(self._repo, self.intent, decided, self.execution, verdict)
+            self._intents.finish(record, self._declarations())
         except StoreError as error:
             self._left_behind(error)
 
@@ -240,7 +253,8 @@ class Try:
         """Delete what was staged, and record it. Never replaces the result: what fails here is left to a sweep."""
         try:
             self._repo.discard(self.execution, self._datasets, self._elsewhere)
-            self._intents.finish(aborted_record(self._repo, self.intent, self.execution, why))
+            record = aborted_record(self._repo, self.intent, self.execution, why)
+            self._intents.finish(record, self._declarations())
         except StoreError as error:
             self._left_behind(error)
             return False

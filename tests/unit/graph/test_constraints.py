@@ -1,14 +1,16 @@
-"""One evaluator, two engines: every rule of a schema, kept and broken, with the row that breaks it."""
+"""Every rule of a schema, kept and broken, with the row that breaks it. The same checks run on Spark in few jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from fenceline.graph.constraints import Change, Evaluator, Near
-from fenceline.graph.engine import DuckEngine, Engine, Relation, SparkEngine
+from fenceline.graph.engine import DuckEngine, Engine, Relation
 from fenceline.graph.pending import Pending, arrow
 from fenceline.graph.schema import Rule, parse
 from fenceline.graph.violations import BrokenRule, ConstraintViolations
@@ -35,21 +37,43 @@ CATALOGUE = parse(
 Rows = Sequence[Mapping[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["duckdb", pytest.param("spark", marks=pytest.mark.slow)])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    if request.param == "duckdb":
-        yield DuckEngine()
-        return
-    from pyspark.sql import SparkSession
+@dataclass(frozen=True)
+class Check:
+    """One query of the evaluator, and what DuckDB answered."""
 
-    from fenceline.spark import SparkSettings, get_session, isolated, stop_session
+    sql: str
+    relations: dict[str, Relation]
+    found: list[dict[str, Any]]
 
-    shared = SparkSession.getActiveSession()  # of other tests in this process: theirs to stop
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.sql.codegen.wholeStage": "false"}
-    settings = SparkSettings(master="local[2]", conf={**quick, "spark.sql.shuffle.partitions": "2"})
-    yield SparkEngine(isolated(shared or get_session(settings)))
-    if shared is None:
-        stop_session()
+
+class Recording(DuckEngine):
+    """Notes every check, so that Spark can be asked all of them at once: `tests/spark/test_spark_constraints.py`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checks: list[Check] = []
+
+    def records(self, sql: str, relations: Mapping[str, Relation]) -> list[dict[str, Any]]:
+        found = super().records(sql, relations)
+        self.checks.append(Check(sql, dict(relations), found))
+        return found
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return DuckEngine()
+
+
+def every_check() -> list[Check]:
+    """What all tests of this module ask an engine, and the answers that they were content with."""
+    engine = Recording()
+    for name, test in list(globals().items()):
+        if not name.startswith("test_") or "engine" not in inspect.signature(test).parameters:
+            continue
+        marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+        for row in marks[0].args[1] if marks else [()]:
+            test(engine, *row)
+    return engine.checks
 
 
 class World:

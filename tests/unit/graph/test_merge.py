@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fenceline import MergeConflict, Repository
+from fenceline.graph import merge_sql
+from fenceline.graph.engine import in_process
 from fenceline.graph.graph import Graph
 from fenceline.graph.row_merge import ConflictKind, Delta, GraphConflict, merge_rows
 from fenceline.graph.transaction import GraphTransaction
@@ -22,10 +27,13 @@ edge Knows: Person -> Person @card(0..2) { since: Date? }
 edge LivesIn: Person -> City
 """
 Statements = Callable[[GraphTransaction], object]
+ENGINES = ["local", "spark"] if os.environ.get("FENCELINE_ENGINES") == "full" else ["local"]
+"""All of it on both engines takes minutes; `tests/spark/test_spark_merge.py` compares them in one graph."""
 
 
-@pytest.fixture
-def repo(disk_repo: Repository) -> Repository:
+@pytest.fixture(params=ENGINES)
+def repo(disk_repo: Repository, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    monkeypatch.setattr(disk_repo, "merge", functools.partial(disk_repo.merge, engine=request.param))
     graph = disk_repo.graph()
     graph.init(SCHEMA)
     with graph.transaction() as tx:
@@ -291,3 +299,29 @@ def test_merging_rows_is_what_cell_by_cell_says(
             for name in ("x", "y"):
                 winner = t[name] if o[name] == b[name] or (name in both and strategy == "theirs") else o[name]
                 assert result[key][name] == winner
+
+
+SCHEMA_OF_ROW = pa.schema([("id", pa.string()), ("x", pa.int64()), ("y", pa.int64())])
+
+
+@given(SIDE, SIDE, SIDE, st.sampled_from([None, "ours", "theirs"]))
+def test_the_sql_of_a_merge_says_what_its_python_says(
+    base: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any], strategy: Strategy | None
+) -> None:
+    base, ours, theirs = ({k: {"id": k, **v} for k, v in side.items()} for side in (base, ours, theirs))
+    own, brought = delta_of(base, ours), delta_of(base, theirs)
+    both = own.changed.keys() & brought.changed.keys()
+    relations = {
+        "own": pa.Table.from_pylist(list(own.changed.values()), schema=SCHEMA_OF_ROW),
+        "brought": pa.Table.from_pylist(list(brought.changed.values()), schema=SCHEMA_OF_ROW),
+        "before": pa.Table.from_pylist([row for k, row in base.items() if k in both], schema=SCHEMA_OF_ROW),
+        "own_gone": pa.table({"id": pa.array(sorted(own.deleted), pa.string())}),
+        "their_gone": pa.table({"id": pa.array(sorted(brought.deleted), pa.string())}),
+    }
+    merged = merge_rows("node:T", base, own, brought, strategy)
+    query = in_process().query
+    puts = {row["id"]: row for row in query(merge_sql.puts(SCHEMA_OF_ROW.names, strategy), relations).to_pylist()}
+    assert puts == merged.puts
+    assert set(query(merge_sql.removes(strategy), relations)["id"].to_pylist()) == merged.removes
+    found = query(merge_sql.conflicting(SCHEMA_OF_ROW.names, 100), relations)["id"].to_pylist()
+    assert found == sorted({each.id for each in merge_rows("node:T", base, own, brought).conflicts})

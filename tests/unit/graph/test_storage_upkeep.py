@@ -115,6 +115,23 @@ def test_many_small_appends_do_not_make_many_segments(store: TableStore, empty: 
     assert check_ids == [f"p{n * 10}" for n in range(1, 12)]
 
 
+def test_a_segment_takes_in_what_is_not_much_larger_than_itself() -> None:
+    assert index_plan.absorbed({"large": 1000, "small": 8}, 10) == {"small"}
+    assert index_plan.absorbed({"large": 1000, "small": 8}, 600) == {"small", "large"}
+    assert index_plan.absorbed({}, 5) == set()
+    sizes = {f"s{n}": 10**n for n in range(1, index_plan.MOST_SEGMENTS + 1)}
+    assert index_plan.absorbed(sizes, 1) == {"s1"}, "or there would be one too many"
+    segments: dict[str, int] = {}
+    built = 0
+    for n in range(10_000):
+        gone = index_plan.absorbed(segments, 1)
+        rows = 1 + sum(segments.pop(each) for each in gone)
+        segments[f"s{n}"] = rows
+        built += rows
+        assert len(segments) <= index_plan.MOST_SEGMENTS
+    assert built < 10_000 * 12
+
+
 def test_an_index_of_nothing_or_of_few_vectors_is_left_out(store: TableStore, empty: Pin) -> None:
     assert indexed(store, empty) == empty
     few = store.stage_append(empty, notes(range(20)))

@@ -11,8 +11,11 @@ import pytest
 from fenceline import FencelineError, PublishConflict, Repository
 from fenceline.errors import AlreadyExists, ContractError, NotFound, StoreFull, TransactionClosed
 from fenceline.graph.graph import Graph
+from fenceline.graph.maintenance import ensure_indices
+from fenceline.graph.pins import Pin
 from fenceline.graph.schema import InvalidValue, Rule, UnknownProperty
-from fenceline.graph.storage import TableStore
+from fenceline.graph.storage import Rows, TableStore
+from fenceline.graph.storage.rows import RowStaging
 from fenceline.graph.transaction import GraphTransaction
 from fenceline.graph.violations import ConstraintViolations, ExpectedVersionMismatch
 
@@ -344,6 +347,96 @@ def test_two_appends_to_one_table_both_win(graph: Graph) -> None:
             other.insert("Person", {"name": "dan"})
     assert names(graph) == ["ada", "bob", "cy", "dan"]
     assert published(graph)["node:Person"] == 4
+
+
+@pytest.mark.parametrize("when", ["staged", "durable", "sealed"])
+def test_the_loser_of_two_appends_does_not_write_its_rows_again(
+    graph: Graph, disk_repo: Repository, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    disk_repo.gc(grace=0)
+    before, written, others = lance_files(disk_repo), list[list[str]](), list[str]()
+    write = RowStaging.write
+
+    def counted(self: RowStaging, pin: Pin, data: Rows) -> list[str]:
+        written.append(data["id"].to_pylist())
+        return write(self, pin, data)
+
+    def overtake() -> None:
+        if not others:
+            others.append("dan")
+            with graph.transaction(actor="test") as other:
+                other.insert("Person", {"name": "dan"})
+
+    monkeypatch.setattr(RowStaging, "write", counted)
+    tx = graph.transaction(actor="test")
+    name = {"staged": "overtaken", "durable": "_candidate", "sealed": "_confirm"}[when]
+    real = getattr(tx._tx, name)
+
+    def late(*args: Any) -> Any:
+        if written:
+            overtake()
+        return real(*args)
+
+    monkeypatch.setattr(tx._tx, name, late)
+    with tx:
+        tx.insert("Person", {"name": "cy"})
+    assert names(graph) == ["ada", "bob", "cy", "dan"]
+    assert published(graph)["node:Person"] == 4
+    assert written == [["cy"], ["dan"]], "each once"
+    new = lance_files(disk_repo) - before
+    assert sum("/data/" in key for key in new) == 2
+    assert len(new) == 6, "what the first try staged besides is gone"
+    assert not list(disk_repo.intents())
+    kinds = [record.kind for record in disk_repo.recoveries()]
+    assert kinds.count("rolled_back" if when == "sealed" else "aborted") == 1
+    assert disk_repo.fsck().clean
+    assert not [info.key for info in disk_repo.gc(grace=0).objects if info.key.startswith("tables/")]
+
+
+def test_a_loser_that_cannot_go_on_takes_back_what_it_was_handed(
+    graph: Graph, disk_repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tx = graph.transaction(actor="test")
+    seal = tx._tx._confirm
+
+    def late(verdict: Any) -> Any:
+        with graph.transaction(actor="test") as other:
+            other.insert("Person", {"name": "dan", "email": "same"})
+        return seal(verdict)
+
+    monkeypatch.setattr(tx._tx, "_confirm", late)
+    with pytest.raises(ConstraintViolations, match="email"), tx:
+        tx.insert("Person", {"name": "cy", "email": "same"})
+    assert names(graph) == ["ada", "bob", "dan"]
+    assert not list(disk_repo.intents())
+    assert disk_repo.fsck().clean
+    objects = [info.key for info in disk_repo.gc(grace=0).objects]
+    assert not [key for key in objects if key.startswith("tables/")]
+
+
+def test_small_transactions_on_an_indexed_table_are_folded_and_indexed(
+    graph: Graph, disk_repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fenceline.graph.staging.FOLD_AT", 4)
+    monkeypatch.setattr("fenceline.graph.staging.FOLD_TO", 8)
+    ensure_indices(graph)
+    for n in range(40):
+        with graph.transaction(actor="test") as tx:
+            tx.insert("Person", {"name": f"p{n}", "age": n})
+        pin = graph.at("main").snapshot.pin("node:Person")
+        covered = min(index.fragments for index in pin.indices)
+        assert pin.fragments - covered <= 5
+    assert covered >= 2, "the index has followed"
+    described = TableStore(disk_repo.native.objects).open(pin).describe_indices()
+    assert all(len(each.segments) <= 8 for each in described)
+    assert names(graph) == sorted(["ada", "bob", *(f"p{n}" for n in range(40))])
+    with graph.transaction(actor="test") as tx:
+        assert [tx.rows("Person", id=f"p{n}")[0]["age"] for n in range(40)] == list(range(40))
+        assert tx.delete("Person", "p7") == 1
+    with pytest.raises(ConstraintViolations), graph.transaction(actor="test") as tx:
+        tx.insert("Person", {"name": "p8"})
+    assert graph.table("Person").count({"name": "p7"}) == 0
+    assert disk_repo.fsck().clean
 
 
 def test_an_append_is_checked_again_on_what_the_other_left(graph: Graph) -> None:

@@ -6,74 +6,36 @@ table lies in the fragments that are new in a version, in input order: where ids
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa  # type: ignore[import-untyped]
-
-from fenceline.errors import ConfigError
 from fenceline.graph.bulk import Bulk, published
 from fenceline.graph.constraints import Change, Evaluator, Near
-from fenceline.graph.engine import Relation, _for_spark
-from fenceline.graph.loading.bad_rows import BadRow, LoadRefused
-from fenceline.graph.loading.job import FrameSource, Job
+from fenceline.graph.engine import Relation, SparkEngine
+from fenceline.graph.loading.bad_rows import LoadRefused
+from fenceline.graph.loading.job import Job
 from fenceline.graph.loading.locating import bad_rows
 from fenceline.graph.loading.merging import fold
-from fenceline.graph.loading.reading import Bad, Batch, PieceReader
+from fenceline.graph.loading.reading import PieceReader
 from fenceline.graph.loading.relations import MOST_IN_PROCESS, InProcess, OnSpark, Relations
 from fenceline.graph.loading.result import LoadProgress, LoadResult, TableRows
-from fenceline.graph.loading.row_reading import Given
-from fenceline.graph.loading.sources import PIECE, Piece
+from fenceline.graph.loading.spark_reading import Written, read_on_spark
 from fenceline.graph.pins import Pin
 from fenceline.graph.schema import TableType, arrow_schema, constraints
 from fenceline.graph.spark_frames import ADDRESS, fragment_ids, frame, rows_at, write_frame
-from fenceline.graph.storage import TablePlace, write_fragments, write_fresh_fragments
-from fenceline.spark.java import check_java
-from fenceline.spark.session import get_session
-from fenceline.spark.shipping import ship_module
+from fenceline.graph.spark_start import session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_ROWS = "piece int, part int, table_key string, given string, fragment string, rows bigint, folded bigint, bad string"
-_ARROW = pa.schema(
-    [
-        ("piece", pa.int32()),
-        ("part", pa.int32()),
-        ("table_key", pa.string()),
-        ("given", pa.string()),
-        ("fragment", pa.string()),
-        ("rows", pa.int64()),
-        ("folded", pa.int64()),
-        ("bad", pa.string()),
-    ]
-)
-_FRAME = 1_000_000
-"""Numbers of pieces that a frame has for its partitions."""
 
 
 class _DryRun(Exception):
     """Ends the transaction of a dry run, which takes back what it wrote."""
 
 
-def available() -> bool:
-    """Whether Spark can be started here."""
-    if importlib.util.find_spec("pyspark") is None:
-        return False
-    try:
-        check_java()
-    except ConfigError:
-        return False
-    return True
-
-
 def load_on_spark(job: Job, session: SparkSession | None) -> LoadResult:
-    spark = session or _session()
-    ship_module(spark, "fenceline")
+    spark = session_of(session)
     done: dict[str, TableRows] = {}
 
     def work(bulk: Bulk) -> None:
@@ -88,24 +50,6 @@ def load_on_spark(job: Job, session: SparkSession | None) -> LoadResult:
     except _DryRun:
         return LoadResult(done, None, "spark")
     return LoadResult(done, result, "spark")
-
-
-def _session() -> SparkSession:
-    with warnings.catch_warnings():
-        # starting the JVM forks and executes it at once: nothing of Lance runs in between
-        warnings.filterwarnings("ignore", message="lance is not fork-safe")
-        return get_session()
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A fragment, what its rows give, and where in the input they stand."""
-
-    order: tuple[int, int]
-    given: Given
-    fragment: str
-    rows: int
-    folded: int
 
 
 @dataclass(slots=True)
@@ -172,51 +116,21 @@ class SparkLoad:
 
     def _read(self) -> dict[str, Incoming]:
         """Every piece on some executor; raises `LoadRefused` with the rows that cannot be read."""
-        keys, job = self._catalogue.table_keys(), self._job
-        bases = {key: self._bulk.declare(key) for key in keys}
-        places = {key: self._bulk.store.place(base) for key, base in bases.items()}
-        groups, reader, fresh = _grouped(job.pieces), job.reader, job.mode == "overwrite"
+        keys, job, bulk = self._catalogue.table_keys(), self._job, self._bulk
+        bases = {key: bulk.declare(key) for key in keys}
         total = sum(piece.size for piece in job.pieces)
         job.progress(LoadProgress("read", 0, len(job.pieces), 0, total))
-
-        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for group in batch.column(0).to_pylist():
-                    yield pa.RecordBatch.from_pylist(list(_read_group(groups[group], reader, places, fresh)), _ARROW)
-
-        rows = self._session.range(0, len(groups), 1, len(groups)).mapInArrow(read, _ROWS).collect() if groups else []
-        pieces = {piece.number: piece for piece in job.pieces}
-        named = [piece.table for piece in job.pieces if piece.table]
-        for n, source in enumerate(job.frames, 1):
-            whole = self._frame_piece(source, n * _FRAME)
-            named.append(whole.table or "")
-            found = source.frame.mapInArrow(_frame_reader(whole, reader, places, fresh), _ROWS).collect()
-            pieces.update({row["piece"]: _part(whole, row["piece"] - whole.number) for row in found})
-            rows += found
-        incoming: dict[str, Incoming] = {}
-        for key in dict.fromkeys(named if fresh else ()):
-            incoming[key] = Incoming(self._catalogue.table(key), bases[key])
-        bad: list[BadRow] = []
-        for row in sorted(rows, key=lambda row: (row["piece"], row["part"])):
-            if row["bad"] is not None:
-                bad.append(Bad(**json.loads(row["bad"])).row(pieces[row["piece"]]))
-                continue
-            key = row["table_key"]
-            each = incoming.setdefault(key, Incoming(self._catalogue.table(key), bases[key]))
-            given = tuple(json.loads(row["given"]))
-            order = (row["piece"], row["part"])
-            each.written.append(Written(order, given, row["fragment"], row["rows"], row["folded"]))
+        found = read_on_spark(self._session, job, {key: bulk.store.place(base) for key, base in bases.items()})
+        listed = dict.fromkeys((*(found.named if job.mode == "overwrite" else ()), *found.written))
+        incoming = {
+            key: Incoming(self._catalogue.table(key), bases[key], list(found.written.get(key, ()))) for key in listed
+        }
         for each in incoming.values():
-            self._bulk.tx.wrote(self._bulk.store.fragment_files(each.base.table, each.fragments))
-        if bad:
-            most = reader.most
-            raise LoadRefused(bad[:most], more=len(bad) >= most)
+            bulk.tx.wrote(bulk.store.fragment_files(each.base.table, each.fragments))
+        if found.bad:
+            most = job.reader.most
+            raise LoadRefused(found.bad[:most], more=len(found.bad) >= most)
         return incoming
-
-    def _frame_piece(self, source: FrameSource, number: int) -> Piece:
-        table = self._catalogue.table(source.table)
-        mapping = tuple(sorted(source.mapping.items()))
-        return Piece(number, f"a frame of {table.name}", "parquet", table.table_key, mapping, 0, 0, 0)
 
     # --- checking -----------------------------------------------------------------------------------------------
 
@@ -271,7 +185,8 @@ class SparkLoad:
         views = {"incoming": rows}
         if not whole:
             views["committed"] = frame(self._session, self._bulk.store, each.base, each.table)
-        folded = self._sql(fold(each.table, sets, "incoming", None if whole else "committed"), views)
+        sql = fold(each.table, sets, "incoming", None if whole else "committed")
+        folded: DataFrame = SparkEngine(self._session).frame(sql, views)
         place = self._bulk.store.place(each.base)
         fragments = write_frame(folded, place, each.table)
         self._bulk.tx.wrote(self._bulk.store.fragment_files(each.base.table, [one for one, _ in fragments]))
@@ -281,16 +196,6 @@ class SparkLoad:
             for n, (fragment, rows) in enumerate(fragments)
         ]
         self._stage_raw(each)
-
-    def _sql(self, sql: str, frames: dict[str, DataFrame]) -> DataFrame:
-        names = {name: f"fenceline_load_{id(self)}_{name}" for name in frames}
-        for name, one in frames.items():
-            one.createOrReplaceTempView(names[name])
-        try:
-            return self._session.sql(_for_spark(sql, names))
-        finally:
-            for name in names.values():
-                self._session.catalog.dropTempView(name)
 
     def _check(self, incoming: dict[str, Incoming]) -> None:
         changes = {
@@ -325,83 +230,3 @@ def rule_columns(table: TableType) -> list[str]:
     ruled = {name for rule in constraints(table) for name in rule.columns}
     own = table.own_columns
     return [*own, *(each.name for each in table.properties if each.name in ruled and each.name not in own)]
-
-
-def _grouped(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Pieces in order, so many that a task has something to do."""
-    groups: list[list[Piece]] = []
-    weight = PIECE
-    for piece in pieces:
-        if weight + piece.size > PIECE:
-            groups.append([])
-            weight = 0
-        groups[-1].append(piece)
-        weight += piece.size
-    return groups
-
-
-def _read_group(
-    group: Sequence[Piece], reader: PieceReader, places: dict[str, TablePlace], fresh: bool
-) -> Iterator[dict[str, Any]]:
-    """On an executor: rows into fragments, one for each table and each set of properties that rows give."""
-    for piece in group:
-        yield from _written(piece, reader.read(piece), places, fresh)
-
-
-def _frame_reader(
-    whole: Piece, reader: PieceReader, places: dict[str, TablePlace], fresh: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The same for the partitions of a frame, each of them a piece."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        piece = _part(whole, context.partitionId() if context else 0)
-        found = reader.read_batches(piece, _placed(batches))
-        yield pa.RecordBatch.from_pylist(list(_written(piece, found, places, fresh)), _ARROW)
-
-    return read
-
-
-def _part(whole: Piece, partition: int) -> Piece:
-    return replace(whole, number=whole.number + partition, path=f"{whole.path}, partition {partition}")
-
-
-def _placed(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    at = 0
-    for batch in batches:
-        yield at, batch
-        at += len(batch)
-
-
-def _written(
-    piece: Piece, found: Iterator[Batch | Bad], places: dict[str, TablePlace], fresh: bool
-) -> Iterator[dict[str, Any]]:
-    write = write_fresh_fragments if fresh else write_fragments
-    gathered: dict[tuple[str, Given], list[Batch]] = {}
-    bad = False
-    for each in found:
-        if isinstance(each, Bad):
-            bad = True
-            said = {name: getattr(each, name) for name in ("at", "problem", "type", "property", "value")}
-            yield {"piece": piece.number, "part": 0, "bad": json.dumps(said)}
-        elif not bad:
-            gathered.setdefault((each.table_key, each.given), []).append(each)
-    if bad:
-        return
-    part = 0
-    for (key, given), batches in gathered.items():
-        rows = [batch.rows for batch in batches]
-        folded = sum(batch.folded for batch in batches)
-        for n, fragment in enumerate(write(places[key], rows, rows[0].schema)):
-            yield {
-                "piece": piece.number,
-                "part": part,
-                "table_key": key,
-                "given": json.dumps(given),
-                "fragment": fragment,
-                "rows": int(json.loads(fragment)["physical_rows"]),
-                "folded": 0 if n else folded,
-            }
-            part += 1

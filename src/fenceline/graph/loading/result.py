@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from fenceline.graph.spark_start import EngineName as EngineName
 from fenceline.txn.transaction import TransactionResult
 
 Mode = Literal["append", "merge", "overwrite"]
 OnError = Literal["fail", "report"]
-EngineName = Literal["auto", "local", "spark"]
 Phase = Literal["read", "check", "write", "publish"]
 
 MOST_REPORTED = 100

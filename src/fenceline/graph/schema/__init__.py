@@ -3,11 +3,13 @@
 `parse` gives a `Catalogue` of a text, `render` its canonical text, `plan` the steps from one schema to another.
 """
 
-from fenceline.graph.schema.columns import arrow_schema, arrow_type, spark_ddl, spark_schema
+from fenceline.graph.schema.changing import steps_between
+from fenceline.graph.schema.columns import arrow_schema, arrow_type, spark_ddl, spark_schema, spark_types
 from fenceline.graph.schema.constraints import Constraint, Rule, constraints
 from fenceline.graph.schema.document import from_json, to_json
 from fenceline.graph.schema.ids import edge_id, key_id, node_id
 from fenceline.graph.schema.kinds import Choice, Kind, ListOf, Scalar, Vector
+from fenceline.graph.schema.merging import Clash, MergedSchema, SchemaSide, merge_schemas
 from fenceline.graph.schema.model import (
     Card,
     Catalogue,
@@ -46,6 +48,7 @@ __all__ = [
     "Card",
     "Catalogue",
     "Choice",
+    "Clash",
     "Constraint",
     "EdgeType",
     "Effect",
@@ -54,6 +57,7 @@ __all__ = [
     "InvalidValue",
     "Kind",
     "ListOf",
+    "MergedSchema",
     "NodeType",
     "Op",
     "Problem",
@@ -63,6 +67,7 @@ __all__ = [
     "SchemaChangeError",
     "SchemaError",
     "SchemaPlan",
+    "SchemaSide",
     "SchemaSyntaxError",
     "Span",
     "Spot",
@@ -80,6 +85,7 @@ __all__ = [
     "from_json",
     "key_id",
     "matches",
+    "merge_schemas",
     "node_id",
     "normalise",
     "normalise_row",
@@ -92,5 +98,7 @@ __all__ = [
     "settled",
     "spark_ddl",
     "spark_schema",
+    "spark_types",
+    "steps_between",
     "to_json",
 ]

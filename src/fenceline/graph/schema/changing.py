@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fenceline.graph.schema.constraints import Constraint, Rule, card_constraint, constraints
 from fenceline.graph.schema.kinds import Choice, Kind, ListOf, Scalar
 from fenceline.graph.schema.model import Card, EdgeType, Embed, NodeType, Property, Span, TableType, in_column_order
+from fenceline.graph.schema.problems import SchemaChangeError
 from fenceline.graph.schema.renames import Matched, match
 from fenceline.graph.schema.steps import Effect, Op, Step
 
@@ -47,6 +48,14 @@ def change_table(old: TableType, new: TableType) -> Change:
     if isinstance(was, NodeType) and isinstance(new, NodeType):
         change.problems += _same_key(was, new)
     return change
+
+
+def steps_between(old: TableType, new: TableType) -> list[Step]:
+    """What it takes to make one form of a table of another; raises where that cannot be done."""
+    change = change_table(old, new)
+    if change.problems:
+        raise SchemaChangeError(change.problems)
+    return change.steps
 
 
 def _renamed(old: TableType, matched: Matched) -> TableType:

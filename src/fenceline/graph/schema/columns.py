@@ -67,6 +67,11 @@ def spark_ddl(table: TableType) -> str:
     return ", ".join([*own, *(f"`{each.name}` {_spark_sql(each.kind)}" for each in table.properties)])
 
 
+def spark_types(table: TableType) -> dict[str, str]:
+    """The type of each column, as Spark's SQL calls it."""
+    return dict.fromkeys(table.own_columns, "STRING") | {p.name: _spark_sql(p.kind) for p in table.properties}
+
+
 def _field(name: str, kind: Any, *, nullable: bool) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": nullable, "metadata": {}}
 

@@ -17,9 +17,9 @@ from fenceline.pipeline.conductor.api import ConductorApi
 from fenceline.pipeline.conductor.claims import Claims
 from fenceline.pipeline.conductor.port import Conductor
 from fenceline.pipeline.worker import Worker
-from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.attempt import AttemptRunner
+from fenceline.task.step import AnyRepository
 from fenceline.task.loading import load
 from fenceline.task.observe import log_json
 from fenceline.task.orchestrator import HandedOut
@@ -65,15 +65,15 @@ class LoggedEvents:
             log.info("%s %s %s", attempt.identity.step, status, what[:12] if data.get("commit") else what)
 
 
-def repositories(seams: Seams) -> Callable[[str], NativeRepository]:
+def repositories(seams: Seams) -> Callable[[str], AnyRepository]:
     """Repositories by the URL in an attempt's input; opened once, and swept for as long as the worker lives."""
-    known: dict[str, NativeRepository] = {}
+    known: dict[str, AnyRepository] = {}
 
-    def opened(url: str) -> NativeRepository:
+    def opened(url: str) -> AnyRepository:
         if url not in known:
             repository = open_repository(url, sweep=False, seams=seams)
             repository.start_sweeper()
-            known[url] = repository.native
+            known[url] = repository.store
         return known[url]
 
     return opened

@@ -30,9 +30,9 @@ from fenceline.pipeline.form.workflow import Simple, read_workflow
 from fenceline.pipeline.pool import Pool
 from fenceline.pipeline.worker import Worker
 from fenceline.repo.model import canonical, digest
-from fenceline.repo.native.repository import NativeRepository
 from fenceline.spark.settings import SparkSettings
 from fenceline.task.orphans import sweep_orphans
+from fenceline.task.step import AnyRepository
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Runner:
         if twice:
             raise ContractError(f"two tasks are named {twice[0]}", hint="give one of them another name=")
         self._tasks = list(tasks)
-        self._seams = self.repo.native.seams
+        self._seams = self.repo.store.seams
         self.store: Store = open_store(self.repo, self.store_path)
         self.id = self._seams.ids.execution()
         self._port = Embedded(self.store, self.id)
@@ -90,7 +90,7 @@ class Runner:
         self._pool: Pool | None = None
         self._worker: Worker | None = None
         self._care: threading.Thread | None = None
-        self._sweeping = Repository(self.repo.native, "rw")
+        self._sweeping = self.repo.reopened()
 
     # --- its life -----------------------------------------------------------------------------------------------
 
@@ -170,8 +170,8 @@ class Runner:
     def _repositories(self) -> Any:
         other = opener(self._seams)
 
-        def find(url: str) -> NativeRepository:
-            return self.repo.native if url == self.repo.url else other(url)
+        def find(url: str) -> AnyRepository:
+            return self.repo.store if url == self.repo.url else other(url)
 
         return find
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,9 +20,11 @@ from fenceline.pipeline.embedded.store import Store, add_event, attempts, get_ru
 from fenceline.pipeline.form.workflow import read_workflow
 from fenceline.repo.merge import Strategy
 from fenceline.repo.model import Commit
-from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.task.given import chosen, read_place
+from fenceline.task.step import AnyRepository
+
+RUNS_ENV = "FENCELINE_RUNS"
 
 
 class RunFailed(FencelineError):
@@ -102,17 +105,20 @@ class RunEvent:
 
 
 def store_path(repo: Repository) -> Path:
-    """Where the runs of a repository are kept: beside its data, on the same disk."""
+    """Where the runs of a repository are kept: beside its data, on the same disk; else where the environment says."""
     parts = urlsplit(repo.url)
     if parts.scheme != "file":
+        if RUNS_ENV in os.environ:
+            return Path(os.environ[RUNS_ENV])
         raise ConfigError(
-            f"{repo.url} is no directory in which runs could be kept", hint="say where with store=, on a local disk"
+            f"{repo.url} is no directory in which runs could be kept",
+            hint=f"say where with store= or {RUNS_ENV}: a file on a local disk",
         )
     return Path(unquote(parts.path)) / "runner" / "runs.sqlite"
 
 
 def open_store(repo: Repository, path: Path | None = None, seams: Seams | None = None) -> Store:
-    return Store(path or store_path(repo), seams or repo.native.seams)
+    return Store(path or store_path(repo), seams or repo.store.seams)
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -198,13 +204,13 @@ def publish_by_hand(
     """
     with store.read() as db:
         row = get_run(db, run)
-    branch, target = run_branch(run), str(row.input["branch"])
+    branch, target = run_branch(run, repo.url), str(row.input["branch"])
     if row.status == RUNNING:
         raise ConflictError(f"run {run} is still running", hint="it publishes itself when it is done; or cancel it")
-    head = repo.native.find_head(branch)
+    head = repo.store.find_head(branch)
     if head is None:
         raise NotFound(f"run {run} has no branch {branch}", hint="it was published, or it publishes step by step")
-    commit = publish_run(repo, run, head.commit.id, branch, target, actor or repo.native.seams.actor(), strategy)
+    commit = publish_run(repo, run, head.commit.id, branch, target, actor or repo.store.seams.actor(), strategy)
     with store.write() as db:
         reason = f"{row.reason or row.status}; published by hand as {commit[:12]}"
         update(db, "runs", run, status=COMPLETED, reason=reason)
@@ -226,8 +232,8 @@ def forget_run(store: Store, repo: Repository, run: str) -> None:
         row = get_run(db, run)
     if row.status == RUNNING:
         raise ConflictError(f"run {run} is still running", hint=f"fenceline runs cancel {run}, then forget it")
-    if repo.native.find_head(run_branch(run)) is not None:
-        repo.delete_branch(run_branch(run))
+    if repo.store.find_head(run_branch(run, repo.url)) is not None:
+        repo.delete_branch(run_branch(run, repo.url))
     with store.write() as db:  # the branch first: a run that is listed can still be forgotten
         for table, column in (("events", "run"), ("tasks", "run"), ("runs", "id")):
             db.execute(f"DELETE FROM {table} WHERE {column} = ?", [run])  # noqa: S608
@@ -283,8 +289,8 @@ def _plan(
     places = [read_place(rows[name].input["workspace"], name) for name in again if "workspace" in rows[name].input]
     if not places:
         return again, None
-    branch, start = min(((p.branch, chosen(repo.native, p.refs)) for p in places), key=lambda each: each[1].depth)
-    return _until_stable(row, rows, again, repo.native, start), (branch, start)
+    branch, start = min(((p.branch, chosen(repo.store, p.refs)) for p in places), key=lambda each: each[1].depth)
+    return _until_stable(row, rows, again, repo.store, start), (branch, start)
 
 
 def _again(run: RunRow, rows: Mapping[str, TaskRow], dropped: set[str]) -> set[str]:
@@ -300,7 +306,7 @@ def _again(run: RunRow, rows: Mapping[str, TaskRow], dropped: set[str]) -> set[s
 
 
 def _until_stable(
-    run: RunRow, rows: Mapping[str, TaskRow], again: set[str], native: NativeRepository, start: Commit
+    run: RunRow, rows: Mapping[str, TaskRow], again: set[str], native: AnyRepository, start: Commit
 ) -> set[str]:
     while True:
         gone = {
@@ -313,7 +319,7 @@ def _until_stable(
         again = _again(run, rows, again | gone)
 
 
-def _stands(native: NativeRepository, row: TaskRow, start: Commit) -> bool:
+def _stands(native: AnyRepository, row: TaskRow, start: Commit) -> bool:
     """Whether what the step put on the run's branch is on it up to `start`; of other steps there is nothing to ask."""
     place = row.output.get("workspace") if isinstance(row.output, Mapping) else None
     return place is None or "workspace" not in row.input or native.stands(place["ref"], start)
@@ -321,12 +327,12 @@ def _stands(native: NativeRepository, row: TaskRow, start: Commit) -> bool:
 
 def _relocate(repo: Repository, run: RunRow, branch: str, start: Commit, step: str) -> None:
     """The branch back to the step's input, unless that would drop what others put on it (INV-5)."""
-    head = repo.native.find_head(branch)
+    head = repo.store.find_head(branch)
     if head is None:
         raise ConflictError(f"{branch} is gone: run {run.id} was published", hint="start a new run")
     if head.commit.id == start.id:
         return
-    after = repo.native.line_since(head.commit, start)
+    after = repo.store.line_since(head.commit, start)
     foreign = [c for c in after or () if not (c.step or "").startswith(f"{run.id}/")]
     if after is None or foreign:
         names = ", ".join(f"{c.id[:12]} by {c.actor}" for c in foreign[:3]) or "the input is not on it any more"

@@ -18,10 +18,10 @@ from fenceline.pipeline.embedded.events import StoredEvents
 from fenceline.pipeline.embedded.port import Embedded
 from fenceline.pipeline.embedded.store import Store
 from fenceline.pipeline.worker import Worker
-from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.spark.settings import SparkSettings
 from fenceline.task.attempt import AttemptRunner
+from fenceline.task.step import AnyRepository
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.loading import load
 
@@ -72,13 +72,13 @@ def reference_of(task: TaskDefinition[Any, Any]) -> str:
     return f"{Path(file).resolve()}:{task.name}"
 
 
-def opener(seams: Seams) -> Callable[[str], NativeRepository]:
+def opener(seams: Seams) -> Callable[[str], AnyRepository]:
     """Repositories by their URL, each opened once."""
-    known: dict[str, NativeRepository] = {}
+    known: dict[str, AnyRepository] = {}
 
-    def opened(url: str) -> NativeRepository:
+    def opened(url: str) -> AnyRepository:
         if url not in known:
-            known[url] = open_repository(url, sweep=False, seams=seams).native
+            known[url] = open_repository(url, sweep=False, seams=seams).store
         return known[url]
 
     return opened
@@ -88,7 +88,7 @@ def build(
     settings: WorkerSettings,
     definitions: Sequence[TaskDefinition[Any, Any]],
     store: Store,
-    repositories: Callable[[str], NativeRepository],
+    repositories: Callable[[str], AnyRepository],
 ) -> Worker:
     """The worker that the settings describe: in a process of its own, or in the runner's."""
     seams = store.seams

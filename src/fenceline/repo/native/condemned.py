@@ -19,7 +19,7 @@ from fenceline import failpoints
 from fenceline.errors import CondemnedCommit, ObjectDamaged, ObjectMissing
 from fenceline.repo.model import canonical
 from fenceline.repo.native.objects import ObjectStore
-from fenceline.seams import Owner
+from fenceline.seams import Owner, Threads
 
 CONDEMN = failpoints.effect(
     "gc.condemn",
@@ -40,6 +40,8 @@ ABSOLVE = failpoints.effect(
     before="deleted, still announced; a later collection withdraws the list of the dead one",
     after="nothing is left to do",
 )
+
+_LOOKS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,20 @@ def expired(objects: ObjectStore) -> set[str]:
     return found
 
 
-def refuse_condemned(objects: ObjectStore, commits: Iterable[str]) -> None:
+def refuse_condemned(objects: ObjectStore, commits: Iterable[str], threads: Threads) -> None:
     """Raise if the content of any of these commits is about to be deleted, or gone."""
     wanted = set(commits)
-    for commit in sorted(wanted):
-        if objects.stat(f"commits/{commit}") is None:
+    announcements: list[Condemned] = []
+
+    def look(commit: str | None) -> None:
+        if commit is None:
+            announcements.extend(announced(objects))
+        elif objects.stat(f"commits/{commit}") is None:
             raise _gone(commit)
-    for condemned in announced(objects):
+
+    for _ in threads.map(look, (None, *sorted(wanted)), _LOOKS_AT_ONCE):
+        pass
+    for condemned in announcements:
         doomed = sorted(wanted.intersection(condemned.commits))
         if doomed:
             raise CondemnedCommit(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fenceline import failpoints
-from fenceline.errors import ObjectExists, ObjectMissing, OutcomeUnknown, StoreError
+from fenceline.errors import ObjectDamaged, ObjectExists, ObjectMissing, OutcomeUnknown, StoreError
 from fenceline.repo.model import Op, RefEntry
 from fenceline.repo.names import decode_ref, encode_ref
 from fenceline.repo.native.objects import ObjectStore
@@ -90,6 +90,7 @@ class RefLog:
         self._seams = seams
         self._area = area
         self._cache: dict[str, RefEntry] = {}
+        self._newest: dict[str, int] = {}  # the greatest number seen here: entries stay for good (R1)
 
     def names(self) -> Iterator[str]:
         """Every name that ever existed, deleted ones too."""
@@ -97,26 +98,24 @@ class RefLog:
             yield decode_ref(component)
 
     def last(self, name: str) -> RefEntry | None:
-        """The newest entry, found from the hint in a constant number of reads; None if the name never existed.
+        """The newest entry, in a constant number of reads, usually one; None if the name never existed.
 
-        The hint may be stale, ahead of a restored backup, damaged or missing: it is only where the search starts.
+        One read tells that nothing follows what was seen before; else the hint says where to go on. It may be stale,
+        ahead of a restored backup, damaged or missing: it is only where the search starts.
         """
-        hint = self._read_hint(name)
-        if hint and not self._exists(name, hint):
-            hint = 0
-        seq = self._search(name, hint)
-        if seq == 0:
-            return None
-        return self.entry(name, seq)
+        seen = self._newest.get(name, 0)
+        if not seen or self._exists(name, seen + 1):
+            hint = self._read_hint(name)
+            start = hint if hint > seen and self._exists(name, hint) else seen
+            seen = self._search(name, start)
+            self._saw(name, seen)
+        return self.entry(name, seen) if seen else None
 
     def entry(self, name: str, seq: int) -> RefEntry:
         key = self.key(name, seq)
         found = self._cache.get(key)
         if found is None:
-            found = RefEntry.from_bytes(key, self._objects.get(key))
-            if len(self._cache) >= _CACHED_ENTRIES:
-                self._cache.clear()
-            self._cache[key] = found
+            found = self._keep(key, self._objects.get(key))
         return found
 
     def entries(self, name: str, after: int, upto: int) -> list[RefEntry]:
@@ -142,6 +141,8 @@ class RefLog:
             try:
                 with ENTRY[entry.op]:
                     self._objects.create(key, data)
+                self._keep(key, data)
+                self._saw(name, entry.seq)
                 self._write_hint(name, entry.seq)
                 return True
             except (ObjectExists, OutcomeUnknown) as doubt:
@@ -172,9 +173,25 @@ class RefLog:
     def key(self, name: str, seq: int) -> str:
         return f"{self._area}/{encode_ref(name)}/{seq:010}"
 
+    def _keep(self, key: str, data: bytes) -> RefEntry:
+        found = RefEntry.from_bytes(key, data)
+        if len(self._cache) >= _CACHED_ENTRIES:
+            self._cache.clear()
+        self._cache[key] = found
+        return found
+
+    def _saw(self, name: str, seq: int) -> None:
+        self._newest[name] = max(seq, self._newest.get(name, 0))
+
     def _exists(self, name: str, seq: int) -> bool:
-        key = self.key(name, seq)
-        return key in self._cache or self._objects.stat(key) is not None
+        """Asked by reading it: whoever looks for the newest entry wants it."""
+        try:
+            self.entry(name, seq)
+        except ObjectMissing:
+            return False
+        except ObjectDamaged:  # it is there; who needs its content learns the rest
+            return True
+        return True
 
     def _search(self, name: str, known: int) -> int:
         """The greatest number in use, given that `known` is in use (or 0): numbers have no holes."""

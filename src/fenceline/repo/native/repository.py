@@ -8,7 +8,7 @@ import heapq
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import unquote, urlsplit
 
 from fenceline import failpoints
@@ -27,6 +27,7 @@ from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, Kind, Op, 
 from fenceline.repo.names import check_path, check_prefix, check_ref, is_commit_id
 from fenceline.repo.native.condemned import expired, refuse_condemned
 from fenceline.repo.native.objects import ObjectStore
+from fenceline.repo.native.pinned import SUFFIX, NotFollowed, Pinned, table_of
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.staging import Staging, discard
 from fenceline.repo.native.tree import TreeReader
@@ -58,6 +59,8 @@ class NativeRepository:
         self.branch_log = RefLog(objects, seams, "refs")
         self.tag_log = RefLog(objects, seams, "tags")
         self._commits: dict[str, Commit] = {}
+        self.follow: Callable[[], Pinned] = NotFollowed
+        """Who knows what the pins of tables need. Asked anew each time: what was there before may be gone."""
 
     @property
     def url(self) -> str:
@@ -214,10 +217,13 @@ class NativeRepository:
         found = self._commits.get(commit_id)
         if found is None:
             found = Commit.from_bytes(commit_id, self.objects.get(f"commits/{commit_id}"))
-            if len(self._commits) >= _CACHED_COMMITS:
-                self._commits.clear()
-            self._commits[commit_id] = found
+            self._remember(found)
         return found
+
+    def _remember(self, commit: Commit) -> None:
+        if len(self._commits) >= _CACHED_COMMITS:
+            self._commits.clear()
+        self._commits[commit.id] = commit
 
     def line(self, head: Commit) -> Iterator[Commit]:
         """The first-parent line, newest first."""
@@ -337,10 +343,11 @@ class NativeRepository:
     # --- staging ------------------------------------------------------------------------------------------------
 
     def staging(self, execution: str) -> Staging:
-        return Staging(self.objects, self.trees, execution, self.seams.ids.execution)
+        return Staging(self.objects, self.trees, execution, self.seams.ids.execution, self._remember)
 
     def check_staged(self, commit: Commit) -> None:
         own = f"trees/{commit.execution}/"
+        pinned: Pinned | None = None
         for node in self.trees.nodes(commit.tree, skip=lambda node: not node.address.startswith(own)):
             for entry in self.trees.entries_of(node) if not node.height else ():
                 if commit.execution not in entry.address or "://" in entry.address:
@@ -350,12 +357,20 @@ class NativeRepository:
                     raise ObjectMissing(
                         f"{entry.path}: staged bytes at {entry.address} are missing or cut off", address=entry.address
                     )
+                if entry.path.endswith(SUFFIX):
+                    pinned = pinned or self.follow()
+                    self._check_pinned(entry, pinned)
+
+    def _check_pinned(self, entry: Entry, pinned: Pinned) -> None:
+        content = self.read(entry)
+        for address, what in pinned.problems(content) if table_of(content) else ():
+            raise ObjectMissing(f"{entry.path} pins a table version, and {address} of it {what}", address=address)
 
     def expired(self, commits: Iterable[str]) -> bool:
         return not expired(self.objects).isdisjoint(commits)
 
     def refuse_condemned(self, commits: Iterable[str]) -> None:
-        refuse_condemned(self.objects, commits)
+        refuse_condemned(self.objects, commits, self.seams.threads)
 
     def discard(self, execution: str, datasets: Iterable[str], keys: Iterable[str] = ()) -> None:
         discard(self.objects, execution, datasets, keys)

@@ -49,9 +49,17 @@ def job_prefix(dataset_id: str, execution: str, job: int | str) -> str:
 class Staging:
     """The staging area of one execution."""
 
-    def __init__(self, objects: ObjectStore, trees: TreeReader, execution: str, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        trees: TreeReader,
+        execution: str,
+        new_id: Callable[[], str],
+        remember: Callable[[Commit], None] = lambda commit: None,
+    ) -> None:
         self.execution = execution
         self._objects = objects
+        self._remember = remember
         self._trees = TreeWriter(trees, lambda: f"trees/{execution}/{new_id()}", self._put_pack)
         self._written: dict[str, None] = {}
         self._names: set[str] = set()
@@ -85,6 +93,7 @@ class Staging:
         with COMMIT:
             self._objects.put(key, made.to_bytes())
         self._written[key] = None
+        self._remember(made)
         return made
 
     def persist(self) -> None:

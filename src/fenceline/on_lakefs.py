@@ -1,0 +1,159 @@
+"""`lakefs://…` as people hold it: reading, branches and tags, recovery. What lakeFS does by itself is left to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NoReturn, Self
+
+from fenceline.api import IntentStatus, Mode, Repository
+from fenceline.errors import ConfigError, ContractError, NotFound
+from fenceline.repo.lakefs.notes import entry_of
+from fenceline.repo.lakefs.repository import LakeRepository
+from fenceline.repo.lakefs.sdk import Access
+from fenceline.repo.model import DEFAULT_BRANCH, Head, RefEntry
+from fenceline.repo.native.repository import NativeRepository
+from fenceline.seams import Seams
+from fenceline.txn.intent import Record
+from fenceline.txn.lakefs import recover as lakefs_recover
+from fenceline.txn.lakefs.records import kept
+from fenceline.txn.recover import Swept
+
+
+class NotOnLakeFS(ContractError):
+    """Something that the native repository does and lakeFS does otherwise, or not yet."""
+
+    code = "lakefs.not_here"
+
+
+class LakeFSRepository(Repository):
+    """A lakeFS repository: tasks publish to it; people read, branch, tag and recover."""
+
+    def __init__(self, lake: LakeRepository, mode: Mode) -> None:
+        self._lake, self._mode = lake, mode
+        self._sweeper = None
+        self.swept: Sequence[Swept] = ()
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        mode: Mode = "rw",
+        *,
+        create: bool = False,
+        sweep: bool = True,
+        seams: Seams | None = None,
+        access: Access | None = None,
+    ) -> Self:
+        if mode not in ("r", "rw"):
+            raise ConfigError(f"mode is {mode!r}", hint="use 'r' or 'rw'")
+        if create:
+            raise ConfigError(
+                f"cannot create {url}", hint="create the repository in lakeFS, then run fenceline lakefs setup"
+            )
+        repository = cls(LakeRepository.open(url, seams, access), mode)
+        if mode == "rw" and sweep:
+            repository.swept = repository.recover()
+        return repository
+
+    @property
+    def store(self) -> LakeRepository:
+        return self._lake
+
+    @property
+    def native(self) -> NativeRepository:
+        raise _not_here("this tool", "it works on native repositories")
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def given_up(self, commits: Iterable[str]) -> bool:
+        """lakeFS's own collection keeps what a commit shows for as long as its rules say; it is not told here."""
+        return False
+
+    def entries(self, branch: str = DEFAULT_BRANCH) -> Iterator[RefEntry]:
+        """The branch's first-parent line as entries, newest first: lakeFS keeps no other record of its moves."""
+        head = self._lake.head(branch)
+        return (entry_of(commit) for commit in self._lake.line(head.commit))
+
+    # --- refs ---------------------------------------------------------------------------------------------------
+
+    def create_branch(self, name: str, source: str = DEFAULT_BRANCH, *, actor: str | None = None) -> Head:
+        self._writable("create a branch")
+        self._lake.client.create_branch(name, self._lake.resolve(source).id)
+        return self._lake.head(name)
+
+    def delete_branch(self, name: str, *, actor: str | None = None) -> None:
+        self._writable("delete a branch")
+        if not self._lake.client.delete_branch(name):
+            raise NotFound(f"there is no branch {name!r}", hint="fenceline branch lists them", branch=name)
+
+    def create_tag(self, name: str, source: str = DEFAULT_BRANCH, *, actor: str | None = None, note: str = "") -> Head:
+        self._writable("create a tag")
+        self._lake.client.create_tag(name, self._lake.resolve(source).id)
+        found = self._lake.find_tag(name)
+        assert found is not None
+        return found
+
+    def delete_tag(self, name: str, *, actor: str | None = None) -> None:
+        self._writable("delete a tag")
+        if not self._lake.client.delete_tag(name):
+            raise NotFound(f"there is no tag {name!r}", hint="fenceline tag lists them", tag=name)
+
+    # --- looking after ------------------------------------------------------------------------------------------
+
+    def recover(self) -> Sequence[Swept]:
+        self._writable("recover")
+        return lakefs_recover.sweep(self._lake)
+
+    def recoveries(self) -> Iterator[Record]:
+        """How executions ended that were not published by themselves; a publication is told by its commit."""
+        return kept(self._lake.client)
+
+    def intents(self) -> Iterator[IntentStatus]:
+        now = self._lake.seams.clock.now()
+        for left in lakefs_recover.unfinished(self._lake):
+            note = left.note
+            yield IntentStatus(
+                left.name.execution,
+                left.state,
+                note.branch if note else None,
+                note.actor if note else None,
+                "step",
+                now - left.name.began,
+                left.expired,
+                left.over,
+            )
+
+    # --- what is not here ---------------------------------------------------------------------------------------
+
+    def transaction(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("a direct transaction", "write with lakectl or the S3 gateway, or in a task")
+
+    def graph(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("a graph", "keep graphs in a native repository (file://, s3://)")
+
+    def merge(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("a merge by hand", f"lakectl merge {self.url}/<source> {self.url}/<target>")
+
+    def revert(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("a revert", f"lakectl branch revert {self.url}/<branch> <commit>")
+
+    def relocate_branch(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("a relocation", "no hook fences a reset; with nobody writing: lakectl branch reset")
+
+    def resolve_intent(
+        self, execution: str, how: Literal["roll_back", "retry"] = "roll_back", *, actor: str | None = None
+    ) -> NoReturn:
+        raise _not_here("a quarantine", "fenceline recover ends what can be ended; delete the staging branch otherwise")
+
+    def plan_gc(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("garbage collection", "lakeFS has its own, with rules for each branch")
+
+    def gc(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("garbage collection", "lakeFS has its own, with rules for each branch")
+
+    def fsck(self, *given: Any, **more: Any) -> NoReturn:
+        raise _not_here("fsck", "the lakeFS server looks after its own storage")
+
+
+def _not_here(what: str, instead: str) -> NotOnLakeFS:
+    return NotOnLakeFS(f"{what} is not there on lakeFS", hint=instead)
