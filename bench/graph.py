@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,8 +66,8 @@ def latency(work: Path, count: int, commits: int) -> Iterator[Measure]:
         yield Measure(f"small transaction{name}, after {commits:,} commits / after {AGO}", ratio, "×", 1.5, detail)
 
 
-def together(work: Path, each: int) -> Iterator[Measure]:
-    for processes in (1, 4, 8):
+def together(work: Path, each: int, counts: Sequence[int]) -> Iterator[Measure]:
+    for processes in counts:
         say(f"{processes} processes, {each} transactions each")
         root = work / f"together-{processes}"
         _graph(root)
@@ -117,8 +117,8 @@ def write_some(root: str, count: int, who: str) -> None:
 def groups(work: Path, quick: bool) -> dict[str, Callable[[], Iterator[Measure]]]:
     nodes, edges = (20_000, 100_000) if quick else (1_000_000, 5_000_000)
     return {
-        "latency": lambda: latency(work, 20 if quick else 100, 40 if quick else 2_000),
-        "together": lambda: together(work, 2 if quick else 25),
+        "latency": lambda: latency(work, 5 if quick else 100, 30 if quick else 2_000),
+        "together": lambda: together(work, 3 if quick else 25, (1, 2) if quick else (1, 4, 8)),
         "loads": lambda: against_parquet(work, nodes, edges, 1 if quick else 3),
         "rules": lambda: with_rules(work, edges // 5 if quick else 100_000, edges),
     }

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from fenceline.api import IntentStatus, Mode, Repository
 from fenceline.errors import ConfigError, ContractError, NotFound
 from fenceline.repo.lakefs.notes import entry_of
 from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.lakefs.sdk import Access
+from fenceline.repo.merge import Strategy
 from fenceline.repo.model import DEFAULT_BRANCH, Head, RefEntry
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 from fenceline.txn.intent import Record
+from fenceline.txn.lakefs import combine
 from fenceline.txn.lakefs import recover as lakefs_recover
 from fenceline.txn.lakefs.records import kept
 from fenceline.txn.recover import Swept
+from fenceline.txn.transaction import TransactionResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from fenceline.graph.spark_start import EngineName
+
+RUN_PREFIX = "run-"
+"""What the branches of runs begin with on lakeFS."""
 
 
 class NotOnLakeFS(ContractError):
@@ -98,6 +109,33 @@ class LakeFSRepository(Repository):
         if not self._lake.client.delete_tag(name):
             raise NotFound(f"there is no tag {name!r}", hint="fenceline tag lists them", tag=name)
 
+    def merge(
+        self,
+        source: str,
+        into: str = DEFAULT_BRANCH,
+        *,
+        actor: str | None = None,
+        message: str = "",
+        strategy: Strategy | None = None,
+        key: str | None = None,
+        engine: EngineName = "auto",
+        session: SparkSession | None = None,
+    ) -> TransactionResult:
+        self._writable("merge")
+        if strategy is not None:
+            raise _not_here("a merge strategy", f"lakectl merge --strategy {self.url}/{source} {self.url}/{into}")
+        return combine.merge(self._lake, source, into, actor or self._lake.seams.actor(), message, key)
+
+    def relocate_branch(
+        self, name: str, target: str, *, expected: str | None = None, actor: str | None = None, note: str = ""
+    ) -> Head:
+        """Of a run's own branch only: no hook fences a reset, and nobody but the run works there."""
+        self._writable("relocate a branch")
+        if not name.startswith(RUN_PREFIX):
+            raise _not_here("a relocation", "no hook fences a reset; with nobody writing: lakectl branch reset")
+        combine.reset(self._lake, name, self._lake.resolve(target).id, expected)
+        return self._lake.head(name)
+
     # --- looking after ------------------------------------------------------------------------------------------
 
     def recover(self) -> Sequence[Swept]:
@@ -131,14 +169,8 @@ class LakeFSRepository(Repository):
     def graph(self, *given: Any, **more: Any) -> NoReturn:
         raise _not_here("a graph", "keep graphs in a native repository (file://, s3://)")
 
-    def merge(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("a merge by hand", f"lakectl merge {self.url}/<source> {self.url}/<target>")
-
     def revert(self, *given: Any, **more: Any) -> NoReturn:
         raise _not_here("a revert", f"lakectl branch revert {self.url}/<branch> <commit>")
-
-    def relocate_branch(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("a relocation", "no hook fences a reset; with nobody writing: lakectl branch reset")
 
     def resolve_intent(
         self, execution: str, how: Literal["roll_back", "retry"] = "roll_back", *, actor: str | None = None

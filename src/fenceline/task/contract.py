@@ -33,6 +33,7 @@ from fenceline.task.spec import PublishBudget, SpecError, TaskControls, Workspac
 from fenceline.task.version import code_version
 
 DEFAULT_HEARTBEAT = 10.0
+LARGEST_RESULT = 1_000_000
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,199}")
 _REGISTRY = "__fenceline_tasks__"
 
@@ -145,21 +146,25 @@ class TaskDefinition(Generic[P, R]):
         raise InvalidParams(f"params of {self.name}: {problem}", hint=f"they are a {self.params_model.__name__}")
 
     def result_from(self, value: object) -> R:
-        """What the body returned, if it is what the task says it returns and can be written as JSON."""
+        """What the body returned, if it is what the task says it returns and can be written as JSON that is not long.
+
+        Found out before anything is published: an orchestrator would refuse the report of what was published.
+        """
         expected = self.result_model.__name__
         if not isinstance(value, self.result_model):
             raise InvalidResult(f"{self.name} returned {type(value).__name__}", hint=f"return {expected}(…)")
-        problem = ""
         try:
-            value.model_dump(mode="json", warnings="error")
-            return value
-        except Exception as error:  # noqa: BLE001 - serialisers are the user's code
+            told = json.dumps(value.model_dump(mode="json", warnings="error"))
+        except Exception as error:  # noqa: BLE001 - serialisers are the user's code, and may quote a secret
             names = re.findall(r"field_name='(\w+)'", str(error))
-            problem = f"in {', '.join(names)}" if names else type(error).__name__
-        raise InvalidResult(
-            f"the {expected} that {self.name} returned cannot be written as JSON: {problem}",
-            hint="give every field a value of its declared type",
-        )
+            problem = f"cannot be written as JSON: {'in ' + ', '.join(names) if names else type(error).__name__}"
+            hint = "give every field a value of its declared type"
+        else:
+            if len(told) <= LARGEST_RESULT:
+                return value
+            problem = f"is {len(told):,} characters of JSON; {LARGEST_RESULT:,} is the most"
+            hint = "write data into the workspace, and return where it is"
+        raise InvalidResult(f"the {expected} that {self.name} returned {problem}", hint=hint)
 
     def describe(self) -> dict[str, Any]:
         """All of it as JSON can hold it, without the values of secrets."""

@@ -33,6 +33,7 @@ from typing_extensions import TypedDict
 
 from fenceline.errors import ContractError, FencelineError
 from fenceline.spark.workspace import SparkWorkspace
+from fenceline.task import contract
 from fenceline.task.contract import (
     FreeTask,
     InvalidParams,
@@ -619,6 +620,13 @@ def test_results_are_what_the_task_says() -> None:
         free.result_from(None)
     with pytest.raises(InvalidResult, match="cannot be written as JSON: in rows"):
         free.result_from(Out.model_construct(rows="many"))
+
+
+def test_a_long_result_is_refused_before_anything_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "LARGEST_RESULT", 13)
+    assert free.result_from(Out(rows=123)) == Out(rows=123)
+    with pytest.raises(InvalidResult, match=r"returned is 14 characters of JSON; 13 is the most \(write data into"):
+        free.result_from(Out(rows=1234))
 
 
 def test_what_a_body_may_raise() -> None:

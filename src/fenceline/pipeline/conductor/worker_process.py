@@ -19,10 +19,10 @@ from fenceline.pipeline.conductor.port import Conductor
 from fenceline.pipeline.worker import Worker
 from fenceline.seams import Seams
 from fenceline.task.attempt import AttemptRunner
-from fenceline.task.step import AnyRepository
 from fenceline.task.loading import load
 from fenceline.task.observe import log_json
 from fenceline.task.orchestrator import HandedOut
+from fenceline.task.step import AnyRepository
 
 log = logging.getLogger("fenceline.pipeline.conductor.worker_process")  # its own name is __main__ when it runs
 

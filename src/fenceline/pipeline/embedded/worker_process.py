@@ -21,9 +21,9 @@ from fenceline.pipeline.worker import Worker
 from fenceline.seams import Seams
 from fenceline.spark.settings import SparkSettings
 from fenceline.task.attempt import AttemptRunner
-from fenceline.task.step import AnyRepository
 from fenceline.task.contract import TaskDefinition
 from fenceline.task.loading import load
+from fenceline.task.step import AnyRepository
 
 LONGEST_IDLE = 0.1
 COMMAND = (sys.executable, "-m", "fenceline.pipeline.embedded.worker_process")

@@ -91,7 +91,7 @@ def note_of(commit: CommitInfo) -> Note | None:
 def to_commit(found: CommitInfo) -> Commit:
     note = note_of(found)
     actor = note.actor if note else found.metadata.get(KEY + "actor") or found.committer
-    rest = {k: v for k, v in found.metadata.items() if not k.startswith((KEY, ".lakefs."))}
+    rest = {k: v for k, v in found.metadata.items() if not k.startswith(".lakefs.") and (note is None or KEY not in k)}
     return Commit(
         id=found.id,
         parents=found.parents,
