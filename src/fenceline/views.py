@@ -11,6 +11,7 @@ from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry
 from fenceline.repo.names import is_commit_id
 from fenceline.repo.native.local import LocalObjects
+from fenceline.repo.native.remote.objects import RemoteObjects
 from fenceline.repo.native.repository import NativeRepository, external_file
 
 if TYPE_CHECKING:
@@ -68,14 +69,14 @@ class CommitView:
         return self._store.read(self.stat(path))
 
     def uris(self, path: str = "") -> Uris:
-        """Where the data of a dataset, a directory or a file lies, as `file://` URIs for DuckDB, pandas and others.
+        """Where the data of a dataset, a directory or a file lies, as URIs for DuckDB, pandas and others.
 
         Of a dataset these are its live part files. They may be read, never changed; they stay as long as the commit.
         """
         entries = list(self.list(path))
         if not entries:
             raise nothing_at(path, self._ref)
-        return [_uri(self._location(entry)) for entry in entries if entry.address]
+        return [self._uri(entry) for entry in entries if entry.address]
 
     def spark(self, session: SparkSession | None = None) -> Reader:
         """Frames by path, `.parquet("plays")`, `.csv(…)`, `.dataset(…)`, on this session or on that of the process."""
@@ -89,16 +90,18 @@ class CommitView:
             )
         return at_commit(session or get_session(), self._store, self._commit)
 
-    def _location(self, entry: Entry) -> str:
+    def _uri(self, entry: Entry) -> str:
         if "://" in entry.address and not isinstance(self._store, LakeRepository):
-            return external_file(entry)
+            return _file_uri(external_file(entry))
         objects = None if isinstance(self._store, LakeRepository) else self._store.objects
+        if isinstance(objects, RemoteObjects):
+            return f"{objects.url}/{entry.address}"
         if not isinstance(objects, LocalObjects):
             raise ConfigError(
                 f"{self._store.url} keeps its data where other programs cannot open it",
                 hint="copy it to the local disk with repo.download(ref, path, local)",
             )
-        return objects.path(entry.address)
+        return _file_uri(objects.path(entry.address))
 
     def __repr__(self) -> str:
         return f"CommitView({self._ref!r}, commit={self._commit.id[:12]!r})"
@@ -108,5 +111,5 @@ def nothing_at(path: str, ref: str) -> NotFound:
     return NotFound(f"there is no {path!r} in {ref}", hint=f"fenceline ls {ref} lists what is there", path=path)
 
 
-def _uri(path: str) -> str:
+def _file_uri(path: str) -> str:
     return "file://" + quote(path, safe=_LEGAL)

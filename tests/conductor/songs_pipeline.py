@@ -54,7 +54,7 @@ def ran(step: str) -> None:
         mark.touch()
         if step == os.environ.get(DIE_IN_ENV):
             os.kill(os.getpid(), signal.SIGKILL)
-        failpoints._actions.update(failpoints._parse("entry.publish.before=crash"))
+        failpoints._actions.update(failpoints._parse("entry.publish.before=crash;lakefs.merge.before=crash"))
         failpoints._switched_on = True
 
 

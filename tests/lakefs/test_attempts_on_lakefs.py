@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,10 @@ from fenceline.repo.lakefs.client import Client
 from fenceline.repo.lakefs.values import MergeEnd, MergeOutcome
 from fenceline.task.orchestrator import HandedOut
 from fenceline.task.result import Phase
+
+FULL = os.environ.get("FENCELINE_KILLS") == "full"
+ROUNDS = 12 if FULL else 3
+FILES = 1000 if FULL else 40
 
 
 @pytest.fixture
@@ -248,14 +256,29 @@ def test_a_no_op_fences_what_its_step_left(world: World) -> None:
     assert "out.txt" not in world.content()
 
 
-def test_two_pipelines_on_one_branch_end_with_one_winner(world: World) -> None:
-    for n in range(4):
-        first, second = world.schedule(workflow=f"a{n}"), world.schedule(workflow=f"b{n}")
-        results = [world.run(world.task(writes(f"{name}{n}")), step) for name, step in (("a", first), ("b", second))]
-        assert [result.status for result in results] == ["COMPLETED", "FAILED"]
-        assert results[1].code == "fence.publish"
-        assert world.content()["out.txt"] == f"a{n}".encode()
-    assert world.staging() == [], "what was refused before it was staged left nothing"
+def test_two_pipelines_on_one_branch_end_with_one_winner(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have decided on the same head before either merges: the server lets one through, every time."""
+    merge = world.client.merge
+    both = threading.Barrier(2)
+    met = threading.local()
+
+    def together(source: str, target: str, *given: Any, **more: Any) -> MergeOutcome:
+        if not getattr(met, "once", False):
+            met.once = True
+            both.wait(60)
+        return merge(source, target, *given, **more)
+
+    monkeypatch.setattr(world.client, "merge", together)
+    for n in range(ROUNDS):
+        steps = [world.schedule(workflow=f"{name}{n}") for name in "ab"]
+        with ThreadPoolExecutor(2) as pool:
+            tasks = [world.task(writes(f"{name}{n}")) for name in "ab"]
+            results = list(pool.map(world.run, tasks, steps))
+        assert sorted(result.status for result in results) == ["COMPLETED", "FAILED"]
+        assert [result.code for result in results if result.status == "FAILED"] == ["fence.publish"]
+        winner = "a" if results[0].status == "COMPLETED" else "b"
+        assert world.content()["out.txt"] == f"{winner}{n}".encode()
+        assert len(world.publications(f"{winner}{n}/build/0")) == 1
 
 
 def test_a_lost_lease_publishes_nothing(world: World) -> None:
@@ -316,8 +339,8 @@ def test_deletes_and_modes_are_staged(world: World) -> None:
 
 
 def test_one_changed_file_among_many_is_one_upload(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for n in range(40):
-        world.client.put("main", f"many/{n}.txt", b"x")
+    put = partial(world.client.put, "main", data=b"x")
+    list(world.repo.seams.threads.map(lambda n: put(f"many/{n}.txt"), range(FILES), 16))
     world.client.commit("main", "many")
     uploaded: list[str] = []
     upload = world.client.upload

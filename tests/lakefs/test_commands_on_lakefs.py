@@ -52,7 +52,7 @@ def test_reading_commands(world: World, cli: Cli, tmp_path: Path) -> None:
     published = ref_of(world.run(world.task(writes("hello")), world.schedule()))
     assert [item["commit"]["id"] for item in cli.json("log", "main")[:2]] == [published, start]
     assert "build" in cli.text("log", "main")
-    assert {row["path"] for row in cli.json("ls", "main", "--recursive")} >= {"out.txt", "raw/a.txt"}
+    assert {row["path"] for row in cli.json("ls", "main", "--recursive")["entries"]} >= {"out.txt", "raw/a.txt"}
     assert cli.text("cat", "main", "out.txt") == "hello"
     cli.text("get", "main", "out.txt", str(tmp_path / "got.txt"))
     assert (tmp_path / "got.txt").read_text() == "hello"
@@ -67,8 +67,8 @@ def test_reading_commands(world: World, cli: Cli, tmp_path: Path) -> None:
 
 
 def test_branches_and_tags(world: World, cli: Cli) -> None:
-    cli.text("branch", "dev", "main")
-    cli.text("tag", "v1", "main")
+    cli.text("branch", "dev")
+    cli.text("tag", "v1")
     assert {head["name"] for head in cli.json("branch")} == {"dev", "main"}
     assert [head["name"] for head in cli.json("tag")] == ["v1"]
     assert cli.json("show", "v1")["commit"]["id"] == world.head

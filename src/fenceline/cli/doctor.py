@@ -18,6 +18,7 @@ from typing import Literal
 import typer
 
 from fenceline.api import Repository, store_at
+from fenceline.cli.doctor_remote import examine_store
 from fenceline.cli.failure import PROBLEMS_FOUND
 from fenceline.cli.finding import Finding
 from fenceline.cli.opening import reading
@@ -27,7 +28,9 @@ from fenceline.errors import ConfigError, FencelineError, ObjectExists, StoreErr
 from fenceline.repo.native.condemned import announced
 from fenceline.repo.native.local import LocalObjects
 from fenceline.repo.native.refs import RefLog
+from fenceline.repo.native.remote.objects import RemoteObjects
 from fenceline.repo.native.repository import FORMAT
+from fenceline.seams import Seams
 
 LAKEFS = "lakefs://"
 PYTHON_NEEDED = (3, 11)
@@ -76,6 +79,8 @@ def examine(url: str) -> Iterator[Finding]:
         if isinstance(store, LocalObjects) and os.path.isdir(store.path("")):
             yield free_space(store.path(""))
             yield from file_system(store.path(""))
+        elif isinstance(store, RemoteObjects):
+            yield from examine_store(store, clock, Seams())
         opened = reading(url)
     except FencelineError as error:
         yield no_repository(error)

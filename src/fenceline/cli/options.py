@@ -23,7 +23,7 @@ Repo = Annotated[
     typer.Option(
         "--repo",
         envvar="FENCELINE_REPO",
-        help="The repository: a path or a file:// URL.",
+        help="The repository: a path, or a URL: file://, s3://, gs://, az:// or lakefs://.",
         show_default="the current directory",
     ),
 ]

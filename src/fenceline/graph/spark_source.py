@@ -42,6 +42,8 @@ from fenceline.graph.spark_frames import Scan, fragment_groups, spark_arrow
 from fenceline.graph.storage import TableStore
 from fenceline.repo.model import DEFAULT_BRANCH
 from fenceline.repo.native.local import LocalObjects
+from fenceline.repo.native.remote.location import is_remote
+from fenceline.repo.native.remote.objects import RemoteObjects
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
 
@@ -66,7 +68,8 @@ class GraphSource(DataSource):
         repo, ref, path = _place(options)
         if "table" not in options:
             raise ContractError("no table is named", hint='.option("table", "Person")')
-        native = NativeRepository.open(LocalObjects(repo), Seams())
+        objects = RemoteObjects.at(repo) if is_remote(repo) else LocalObjects(repo)
+        native = NativeRepository.open(objects, Seams())
         store = TableStore(native.objects)
         view = GraphView(native, native.resolve(ref), Place.at(path), store, in_process())
         table = view.schema.table(options["table"])

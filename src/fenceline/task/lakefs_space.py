@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from fenceline.errors import ContractError
 from fenceline.repo.lakefs.hook import ACTIONS
@@ -67,7 +67,7 @@ class LakeSpace:
     @property
     def handle(self) -> Any:
         path = self._workspace.path
-        return path if self._bare else Workspace(path, self._start.id, self._spec.prefix, self.metrics)
+        return path if self._bare else Workspace(path, self._start.id, self._spec.prefix, self.metrics, _no_graphs)
 
     def guard(self, phase: Literal["pre", "post"]) -> list[GuardVerdict]:
         guards: Any = self._spec.pre if phase == "pre" else self._spec.post
@@ -110,6 +110,12 @@ class LakeSpace:
 
     def close(self) -> None:
         cleanup(self._workspace)
+
+
+def _no_graphs(path: str) -> NoReturn:
+    raise ContractError(
+        f"a task on lakeFS has no graph at {path!r}", hint="keep graphs in a native repository (file://, s3://)"
+    )
 
 
 def _entry(change: Change) -> Entry:

@@ -412,7 +412,10 @@ class Workspace:
     def graph(self, path: str = "") -> WorkspaceGraph:
         """The graph at a path, on the attempt's commit; its tables publish with the files of the workspace."""
         if self._graphs is None:
-            raise ContractError("this workspace has no graphs", hint="run the task on a repository: fl.try_task")
+            raise ContractError(
+                "this workspace has no graphs",
+                hint="they are in repositories of fenceline itself; for tests: fl.try_task",
+            )
         return self._graphs(path)
 
     @property

@@ -21,6 +21,7 @@ from fenceline.graph.load import load
 from fenceline.graph.loading.bad_rows import LoadRefused
 from fenceline.graph.loading.result import LoadProgress, TableRows
 from fenceline.graph.loading.sources import Source
+from fenceline.graph.schema_apply import apply_schema
 from fenceline.graph.violations import ExpectedVersionMismatch
 
 SCHEMA = """
@@ -347,6 +348,41 @@ def test_a_row_that_collides_with_one_published_meanwhile_is_refused(graph: Grap
     with pytest.raises(LoadRefused, match="@key"):
         load(graph, path, progress=meanwhile)
     assert rows(graph, "Person")[0]["age"] == 1
+
+
+@pytest.mark.parametrize("change", ["its end is deleted", "a rule is added"])
+def test_a_load_and_what_makes_its_rows_wrong_never_both_win(graph: Graph, write: Write, change: str) -> None:
+    load(graph, write("old.jsonl", person("ada"), person("bob")))
+    path, once = write("a.jsonl", person("cy", age=140), knows("ada", "bob", since="2026-01-01")), list[int]()
+
+    def meanwhile(progress: LoadProgress) -> None:
+        if progress.phase == "publish" and not once:
+            once.append(1)
+            if change == "a rule is added":
+                apply_schema(graph, SCHEMA.replace("@range(0..150)", "@range(0..100)"))
+            else:
+                with graph.transaction() as tx:
+                    tx.delete("Person", "bob")
+
+    with pytest.raises(FencelineError) as caught:
+        load(graph, path, progress=meanwhile)
+    assert "schema changed" in str(caught.value) if change == "a rule is added" else "'bob'" in str(caught.value)
+    assert rows(graph, "Knows") == []
+    assert "cy" not in [row["name"] for row in rows(graph, "Person")]
+
+
+def test_the_graph_itself_loads_files_and_says_of_which_type_they_are(graph: Graph, write: Write) -> None:
+    csv = write("people.csv", "who,years", "ada,36")
+    loaded = graph.load(csv, table="Person", mapping={"who": "name", "years": "age"}, message="people", actor="me")
+    assert loaded.tables["node:Person"] == TableRows(1, 1, 0, 0, 1)
+    assert graph._repo.head("main").commit.message == "people"
+    graph.load(
+        [write("more.jsonl", person("bob")), Source(csv, "Person", {"who": "name", "years": "age"})], mode="merge"
+    )
+    assert [row["name"] for row in rows(graph, "Person")] == ["ada", "bob"]
+    assert graph.load(write("b.jsonl", person("cy")), dry_run=True).result is None
+    with pytest.raises(LoadRefused):
+        graph.load(write("c.jsonl", person("cy", age=-1)), on_error="report", most=5)
 
 
 def test_work_that_always_comes_late_names_the_table(graph: Graph) -> None:

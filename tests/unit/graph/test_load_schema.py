@@ -9,6 +9,7 @@ import pytest
 
 from fenceline import Repository, open_repository
 from fenceline.errors import ContractError
+from fenceline.graph import schema_apply
 from fenceline.graph.graph import Graph
 from fenceline.graph.maintenance import ensure_indices, optimize, wanted_indices
 from fenceline.graph.schema import parse
@@ -144,6 +145,25 @@ def test_a_rule_added_while_a_row_that_breaks_it_is_inserted_never_lets_both_in(
         tx.insert("Person", {"name": "old", "age": 500})
         apply_schema(graph, new)
     assert {row["name"] for row in rows(graph, "Person")} == {"ada", "bob"}
+
+
+def test_a_row_inserted_while_a_rule_that_it_breaks_is_added_never_lets_both_in(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked, once = schema_apply.check, list[int]()
+
+    def check(*args: Any) -> None:
+        checked(*args)
+        if not once:  # after the data was asked, and before the rule is there
+            once.append(1)
+            with graph.transaction() as tx:
+                tx.insert("Person", {"name": "old", "age": 500})
+
+    monkeypatch.setattr(schema_apply, "check", check)
+    with pytest.raises(ConstraintViolations, match="500"):
+        apply_schema(graph, SCHEMA.replace("age: I32?", "age: I32? @range(0..100)"))
+    assert {row["name"] for row in rows(graph, "Person")} == {"ada", "bob", "old"}
+    assert graph.schema.node("Person").property("age").range is None
 
 
 # --- upkeep -----------------------------------------------------------------------------------------------------

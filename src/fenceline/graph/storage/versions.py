@@ -20,6 +20,7 @@ from fenceline.graph.lance_errors import translated
 from fenceline.graph.pins import IndexState, Pin
 from fenceline.repo.native.objects import ObjectStore
 from fenceline.repo.native.pinned import table_prefix
+from fenceline.repo.native.remote.objects import RemoteObjects
 
 Note = Callable[[Iterable[str]], None]
 
@@ -47,6 +48,8 @@ class Versions:
         self, objects: ObjectStore, options: Mapping[str, str] | None = None, note: Note = lambda keys: None
     ) -> None:
         self._objects = objects
+        if options is None and isinstance(objects, RemoteObjects):
+            options = objects.location.storage_options()
         self._options = dict(options or {})
         self._note = note
         self._session = Session()

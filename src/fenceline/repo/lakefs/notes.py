@@ -58,14 +58,14 @@ class Note:
         """Of a publication also what the server's hook compares: the head it replaces, and the commit it publishes."""
         told = {KEY + name: str(getattr(self, name)) for name in _TEXTS}
         told |= {KEY + name: canonical(getattr(self, name)).decode() for name in _JSON}
-        if expected_head is not None and staged is not None:
-            told |= {EXPECTED_HEAD: expected_head, STAGED: staged}
         size = sum(len(key.encode()) + len(value.encode()) for key, value in told.items())
         if size > MOST_METADATA:
             raise ContractError(
                 f"the result of {self.step} and what it read take {size} bytes in the commit's metadata",
                 hint=f"lakeFS holds {MOST_METADATA}: write what is large into a file of the workspace",
             )
+        if expected_head is not None and staged is not None:  # small, and not counted: what was sealed can be published
+            told |= {EXPECTED_HEAD: expected_head, STAGED: staged}
         return told
 
 

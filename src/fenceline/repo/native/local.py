@@ -60,7 +60,7 @@ R = TypeVar("R")
 
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _SYNC_WHOLE_DISK_FROM = 64  # files: below this, one fsync each is cheaper than one for the file system
-_SYNC_AT_ONCE = 16
+_SYNC_AT_ONCE = 8
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 

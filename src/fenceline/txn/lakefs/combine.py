@@ -71,5 +71,5 @@ def reset(repo: LakeRepository, branch: str, target: str, expected: str | None) 
     """Point a branch that only its run writes at a commit. No hook fences it: nobody else may be at work there."""
     head = repo.head(branch).commit
     if expected is not None and head.id != expected:
-        raise ConflictError(f"{branch} is at {head.id[:12]}, not at {expected[:12]}", hint="look again: it moved meanwhile")
+        raise ConflictError(f"{branch} is at {head.id[:12]}, not at {expected[:12]}", hint="look again: it moved")
     repo.client.hard_reset(branch, target)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fenceline.errors import ObjectExists, ObjectMissing, OutcomeUnknown, StoreError
 from fenceline.repo.native.objects import ObjectInfo
 from fenceline.repo.native.remote.failures import missing, passing, refused, status, typed
+from fenceline.repo.native.remote.feeding import fed
 from fenceline.repo.native.remote.location import Location, first_line
 from fenceline.seams import Clock, SystemClock
 
@@ -101,7 +102,7 @@ class RemoteObjects:
         if rest is None and len(first) <= PART:
             self._ask("writing", key, lambda: put(self._client, key, first, use_multipart=False))
             return
-        parts = itertools.chain([first], rest or ())
+        parts = itertools.chain([first], fed(rest or ()))
         self._ask(
             "writing",
             key,
