@@ -66,6 +66,7 @@ bench: setup ## Ratios measured side by side; also written to bench/results/
 	$(RUN) python bench/attempts.py --json bench/results/attempts.json
 	$(RUN) python bench/spark.py --json bench/results/spark.json
 	$(RUN) python bench/graph.py --json bench/results/graph.json
+	$(RUN) python bench/remote.py --json bench/results/remote.json
 
 clean: ## Remove everything that was set up or built
 	rm -rf demo-output .venv .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.* htmlcov dist build bench/results

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,7 +46,8 @@ class Stage:
         output.mkdir(parents=True)
         self.repo = output / "repository"
         os.environ.setdefault("SPARK_SUBMIT_OPTS", JVM)
-        self.scratch = Path(tempfile.mkdtemp(prefix="fenceline-demo-"))
+        self.scratch = output / "scratch"
+        self.scratch.mkdir()
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))

@@ -410,10 +410,6 @@ class Repository:
         pinned = FollowPins(self._native.objects)
         return Collector(self._native, lambda: protected(self._intents), retention or Retention(), pinned)
 
-    def reopened(self) -> Repository:
-        """The same repository once more, for writing, with a life of its own."""
-        return hold(self.store)
-
     # --- lifetime -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:

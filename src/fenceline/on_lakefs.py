@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from fenceline.api import IntentStatus, Mode, Repository
-from fenceline.errors import ConfigError, ContractError, NotFound
+from fenceline.errors import ConfigError, NotFound
 from fenceline.repo.lakefs.notes import entry_of
 from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.lakefs.sdk import Access
@@ -14,12 +14,15 @@ from fenceline.repo.merge import Strategy
 from fenceline.repo.model import DEFAULT_BRANCH, Head, RefEntry
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.seams import Seams
-from fenceline.txn.intent import Record
+from fenceline.txn.intent import DEFAULT_LEASE, Record
 from fenceline.txn.lakefs import combine
 from fenceline.txn.lakefs import recover as lakefs_recover
+from fenceline.txn.lakefs.explain import not_here
 from fenceline.txn.lakefs.records import kept
+from fenceline.txn.lakefs.transaction import LakeTransaction
 from fenceline.txn.recover import Swept
-from fenceline.txn.transaction import TransactionResult
+from fenceline.txn.transaction import OnConflict, TransactionResult
+from fenceline.txn.upload import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,12 +31,6 @@ if TYPE_CHECKING:
 
 RUN_PREFIX = "run-"
 """What the branches of runs begin with on lakeFS."""
-
-
-class NotOnLakeFS(ContractError):
-    """Something that the native repository does and lakeFS does otherwise, or not yet."""
-
-    code = "lakefs.not_here"
 
 
 class LakeFSRepository(Repository):
@@ -72,7 +69,7 @@ class LakeFSRepository(Repository):
 
     @property
     def native(self) -> NativeRepository:
-        raise _not_here("this tool", "it works on native repositories")
+        raise not_here("this tool", "it works on native repositories")
 
     # --- reading ------------------------------------------------------------------------------------------------
 
@@ -84,6 +81,33 @@ class LakeFSRepository(Repository):
         """The branch's first-parent line as entries, newest first: lakeFS keeps no other record of its moves."""
         head = self._lake.head(branch)
         return (entry_of(commit) for commit in self._lake.line(head.commit))
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def transaction(
+        self,
+        branch: str = DEFAULT_BRANCH,
+        *,
+        actor: str | None = None,
+        key: str | None = None,
+        message: str = "",
+        on_conflict: OnConflict = "fail",
+        metadata: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+        lease: float = DEFAULT_LEASE,
+    ) -> LakeTransaction:
+        self._writable("begin a transaction")
+        return LakeTransaction(
+            self._lake,
+            branch,
+            actor=actor or self._lake.seams.actor(),
+            key=key,
+            message=message,
+            on_conflict=on_conflict,
+            metadata=metadata,
+            progress=progress,
+            lease=lease,
+        )
 
     # --- refs ---------------------------------------------------------------------------------------------------
 
@@ -123,7 +147,7 @@ class LakeFSRepository(Repository):
     ) -> TransactionResult:
         self._writable("merge")
         if strategy is not None:
-            raise _not_here("a merge strategy", f"lakectl merge --strategy {self.url}/{source} {self.url}/{into}")
+            raise not_here("a merge strategy", f"lakectl merge --strategy {self.url}/{source} {self.url}/{into}")
         return combine.merge(self._lake, source, into, actor or self._lake.seams.actor(), message, key)
 
     def relocate_branch(
@@ -132,7 +156,7 @@ class LakeFSRepository(Repository):
         """Of a run's own branch only: no hook fences a reset, and nobody but the run works there."""
         self._writable("relocate a branch")
         if not name.startswith(RUN_PREFIX):
-            raise _not_here("a relocation", "no hook fences a reset; with nobody writing: lakectl branch reset")
+            raise not_here("a relocation", "no hook fences a reset; with nobody writing: lakectl branch reset")
         combine.reset(self._lake, name, self._lake.resolve(target).id, expected)
         return self._lake.head(name)
 
@@ -144,7 +168,7 @@ class LakeFSRepository(Repository):
 
     def recoveries(self) -> Iterator[Record]:
         """How executions ended that were not published by themselves; a publication is told by its commit."""
-        return kept(self._lake.client)
+        return iter(kept(self._lake.client, self._lake.seams.threads))
 
     def intents(self) -> Iterator[IntentStatus]:
         now = self._lake.seams.clock.now()
@@ -163,29 +187,22 @@ class LakeFSRepository(Repository):
 
     # --- what is not here ---------------------------------------------------------------------------------------
 
-    def transaction(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("a direct transaction", "write with lakectl or the S3 gateway, or in a task")
-
     def graph(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("a graph", "keep graphs in a native repository (file://, s3://)")
+        raise not_here("a graph", "keep graphs in a native repository (file://, s3://)")
 
     def revert(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("a revert", f"lakectl branch revert {self.url}/<branch> <commit>")
+        raise not_here("a revert", f"lakectl branch revert {self.url}/<branch> <commit>")
 
     def resolve_intent(
         self, execution: str, how: Literal["roll_back", "retry"] = "roll_back", *, actor: str | None = None
     ) -> NoReturn:
-        raise _not_here("a quarantine", "fenceline recover ends what can be ended; delete the staging branch otherwise")
+        raise not_here("a quarantine", "fenceline recover ends what can be ended; delete the staging branch otherwise")
 
     def plan_gc(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("garbage collection", "lakeFS has its own, with rules for each branch")
+        raise not_here("garbage collection", "lakeFS has its own, with rules for each branch")
 
     def gc(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("garbage collection", "lakeFS has its own, with rules for each branch")
+        raise not_here("garbage collection", "lakeFS has its own, with rules for each branch")
 
     def fsck(self, *given: Any, **more: Any) -> NoReturn:
-        raise _not_here("fsck", "the lakeFS server looks after its own storage")
-
-
-def _not_here(what: str, instead: str) -> NotOnLakeFS:
-    return NotOnLakeFS(f"{what} is not there on lakeFS", hint=instead)
+        raise not_here("fsck", "the lakeFS server looks after its own storage")

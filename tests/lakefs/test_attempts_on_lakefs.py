@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lake_world import Body, World, make_world, nothing, ref_of, writes
+from lake_world import Body, Params, World, make_world, nothing, ref_of, writes
+from pydantic import BaseModel
 
 from fenceline.errors import OutcomeUnknown
 from fenceline.repo.lakefs import hook
 from fenceline.repo.lakefs.client import Client
 from fenceline.repo.lakefs.values import MergeEnd, MergeOutcome
+from fenceline.task.contract import task
 from fenceline.task.orchestrator import HandedOut
 from fenceline.task.result import Phase
+from fenceline.task.spec import WorkspaceSpec
 
 FULL = os.environ.get("FENCELINE_KILLS") == "full"
 ROUNDS = 12 if FULL else 3
@@ -369,3 +372,70 @@ def test_a_rehearsal_touches_no_branch(world: World) -> None:
     rehearsal = world.runner().rehearse(world.task(writes()), world.orchestrator.take(world.schedule()))
     assert [(unit.path, unit.status) for unit in rehearsal.changes] == [("out.txt", "added")]
     assert [ref.name for ref in world.client.branches()] == before
+
+
+def test_names_of_all_kinds_and_empty_files_go_there_and_back(world: World) -> None:
+    names = ["plain", "with space", "ünï/cödé", "a#b?c&d=e%20f+g", "day=2026-01-01/part-0.parquet", "empty"]
+
+    def body(path: Path) -> None:
+        for name in names:
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_text("" if name == "empty" else name)
+
+    assert ref_of(world.run(world.task(body, prefix="odd"), world.schedule())) == world.head
+    assert world.content() == {"raw/a.txt": b"a"} | {
+        f"odd/{name}": b"" if name == "empty" else name.encode() for name in names
+    }
+
+    def back(path: Path) -> None:
+        found = {str(each.relative_to(path)) for each in path.rglob("*") if each.is_file()}
+        assert found == set(names)
+        assert (path / "a#b?c&d=e%20f+g").read_text() == "a#b?c&d=e%20f+g"
+        for name in names[:3]:
+            (path / name).unlink()
+
+    assert ref_of(world.run(world.task(back, prefix="odd"), world.schedule(workflow="w2"))) == world.head
+    assert len(world.content()) == 4
+
+
+def test_directory_markers_of_s3_tools_are_left_alone(world: World) -> None:
+    world.client.put("main", "raw/marked/", b"")
+    world.client.put("main", "raw/marked/file", b"x")
+    world.client.commit("main", "as an S3 tool leaves it")
+
+    def body(path: Path) -> None:
+        assert [each.name for each in (path / "marked").iterdir()] == ["file"]
+        (path / "marked/file").unlink()
+
+    assert ref_of(world.run(world.task(body, prefix="raw"), world.schedule())) == world.head
+    assert {o.path for o in world.client.objects("main", "raw/")} == {"raw/a.txt", "raw/marked/"}
+
+
+def test_only_what_a_task_says_it_reads_is_brought(world: World) -> None:
+    world.client.put("main", "other/b.txt", b"b")
+    world.client.commit("main", "more")
+    step = world.schedule()
+    foreign = world.foreign("other/c.txt")
+
+    def body(path: Path) -> None:
+        assert sorted(str(p.relative_to(path)) for p in path.rglob("*") if p.is_file()) == ["raw/a.txt"]
+        (path / "raw/new.txt").write_text("new")
+
+    result = world.run(world.task(body, reads=["raw"], on_conflict="rebase"), step)
+    assert ref_of(result) == world.head
+    assert world.repo.commit(world.head).parents == (foreign,), "what it did not read may change meanwhile"
+
+
+def test_a_result_too_large_for_the_metadata_is_refused_before_the_seal(world: World) -> None:
+    class Large(BaseModel):
+        text: str
+
+    @task(name="large", owner="data@example.com", version="1", workspace=WorkspaceSpec())
+    def large(workspace: Path, params: Params) -> Large:
+        (workspace / "out.txt").write_text("out")
+        return Large(text="x" * 300_000)
+
+    result = world.run(large, world.schedule("large"))
+    assert (result.status, result.code) == ("FAILED", "contract"), result.reason
+    assert world.staging() == []
+    assert "out.txt" not in world.content()

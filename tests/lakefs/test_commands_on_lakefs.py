@@ -84,7 +84,15 @@ def test_care_commands(world: World, cli: Cli) -> None:
     assert "no transaction has ended" in cli.text("recoveries")
 
 
-@pytest.mark.parametrize("command", [["gc"], ["fsck"], ["put", "main", "pyproject.toml", "x"]])
+def test_put_and_rm(world: World, cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("x")
+    assert cli.json("put", "main", str(tmp_path / "x.txt"), "raw/x.txt")["op"] == "publish"
+    assert world.content() == {"raw/a.txt": b"a", "raw/x.txt": b"x"}
+    cli.text("rm", "main", "raw/x.txt")
+    assert world.content() == {"raw/a.txt": b"a"}
+
+
+@pytest.mark.parametrize("command", [["gc"], ["fsck"], ["revert", "main"]])
 def test_what_is_not_there_says_what_to_do(cli: Cli, command: list[str]) -> None:
     assert "on lakeFS" in cli.text(*command, code=3)
 

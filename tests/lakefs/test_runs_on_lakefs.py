@@ -10,9 +10,10 @@ from lake_world import World, make_world
 from runner_pipelines import diamond, stepwise
 
 import fenceline as fl
-from fenceline.on_lakefs import LakeFSRepository, NotOnLakeFS
+from fenceline.on_lakefs import LakeFSRepository
 from fenceline.repo.lakefs.client import Client
 from fenceline.repo.lakefs.values import MergeEnd, MergeOutcome
+from fenceline.txn.lakefs.explain import NotOnLakeFS
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_a_colleague_meanwhile_is_merged_with(world: World, tmp_path: Path, monk
 
 def test_what_lakefs_does_itself_is_said(world: World) -> None:
     repo = LakeFSRepository(world.repo, "rw")
-    for call in (repo.transaction, repo.graph, repo.gc, repo.plan_gc, repo.fsck, repo.revert):
+    for call in (repo.graph, repo.gc, repo.plan_gc, repo.fsck, repo.revert):
         with pytest.raises(NotOnLakeFS) as caught:
             call()
         assert caught.value.hint

@@ -63,7 +63,9 @@ def test_a_graph_transaction_killed_anywhere_is_wholly_there_or_not_at_all(templ
     points = occurrences(hits(["graph", whole], tmp_path / "log"))
     after = tables(fl.open_repository(whole, mode="r"))
     assert {point.partition("@")[0] for point in points} >= {"table.write.after", "table.stage.after"}
-    assert sum(point.startswith("intent.declare.after") for point in points) == 1, "all touched tables are declared at once"
+    assert sum(point.startswith("intent.declare.after") for point in points) == 1, (
+        "all touched tables are declared at once"
+    )
     begun, sealed = points.index("intent.create.after@1"), points.index("verdict.seal.after@1")
     for number, point in enumerate(points):
         if point.startswith("disk.") and not point.endswith("@1"):

@@ -19,6 +19,7 @@ from fenceline.txn.recover import Class
 
 pytestmark = pytest.mark.slow
 
+CHANGED = ("edge.Knows", "edge.LivesIn", "node.City", "node.Person")
 SEALED = "verdict.seal.after"
 """A crash here leaves everything staged, sealed and unpublished: what the other states are made of."""
 
@@ -103,6 +104,8 @@ def test_a_sweep_decides_all_tables_alike_and_once(
     records = [record for record in repo.recoveries() if record.execution == swept.execution]
     assert [record.kind for record in records] == ([] if ending == "quarantined" else [ending])
     assert all(record.recovered_for == "child" for record in records)
+    if ending in ("rolled_forward", "rolled_back"):
+        assert records[0].tables == {f"tables/{name}.pin": ending for name in CHANGED}
     settled = state(repo)
     repo.recover()
     assert state(repo) == settled

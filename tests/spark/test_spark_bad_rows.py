@@ -45,7 +45,7 @@ def test_a_wrong_row_is_named_by_file_and_line(
     told = []
     for engine in ("spark", "local"):
         with pytest.raises(LoadRefused) as caught:
-            graph.load(sources, engine=engine, session=spark, on_error="report")  # type: ignore[arg-type]
+            graph.load(sources, engine=engine, session=spark, on_error="report")
         told.append(sorted((row.file or "", row.line or 0, row.property or "") for row in caught.value.rows))
         found = {(row.file, row.line): row for row in caught.value.rows}
         for place, case in wanted.items():

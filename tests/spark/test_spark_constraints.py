@@ -18,6 +18,13 @@ CASES = Path(__file__).parents[1] / "unit" / "graph" / "test_constraints.py"
 TOGETHER = 6
 """Checks in one job: planning a query takes longer than running it, and grows faster than it does."""
 
+PLAIN = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Every broadcast is a job of its own, and there are hundreds of joins of a few rows."""
+
 
 def every_check() -> list[Any]:
     spec = importlib.util.spec_from_file_location("constraints_on_duckdb", CASES)
@@ -33,7 +40,8 @@ def test_spark_finds_what_duckdb_finds(spark: SparkSession) -> None:
     checks, engine = every_check(), SparkEngine(spark)
     assert len(checks) >= 35
     assert sum(bool(check.found) for check in checks) >= 20
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    for name, value in PLAIN.items():
+        spark.conf.set(name, value)
     for start in range(0, len(checks), TOGETHER):
         selects, wanted = [], []
         for n, check in enumerate(checks[start : start + TOGETHER], start):

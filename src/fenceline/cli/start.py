@@ -13,6 +13,7 @@ import typer
 from fenceline.cli.deploy import Server
 from fenceline.cli.options import Json
 from fenceline.cli.output import counted, emit, remark, say
+from fenceline.cli.run import Master
 from fenceline.errors import ContractError, NotFound
 from fenceline.pipeline.conductor.api import ConductorApi, ConductorUnavailable, segment
 from fenceline.pipeline.conductor.supervisor import Supervisor, search_path
@@ -65,6 +66,7 @@ def start(
     workspace_root: Root = None,
     grace: Grace = None,
     domain: Domain = None,
+    master: Master = None,
     as_json: Json = False,
 ) -> None:
     """Work on the tasks of modules and pipelines, for a Conductor server; until SIGTERM or Ctrl-C, then drain.
@@ -86,6 +88,7 @@ def start(
         grace=longest if grace is None else grace,
         domain=domain,
         json_log=as_json,
+        master=master,
     )
     start_log(as_json)
     names = [task.name for task in tasks]

@@ -22,6 +22,7 @@ from fenceline.graph.snapshot import Snapshot
 from fenceline.graph.staging import staged
 from fenceline.graph.statements import Statements
 from fenceline.graph.storage import TableStore
+from fenceline.graph.turns import Turn
 from fenceline.graph.violations import ExpectedVersionMismatch
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.txn.transaction import Transaction
@@ -54,6 +55,7 @@ class GraphTransaction(Statements):
         self._written: dict[str, list[str]] = {}
         """Fragments with the rows that are added to tables in which nothing else changes: good for every try."""
         self._number = 0
+        self._turn = Turn(repo.objects, branch, repo.seams.clock)
         self._next: Transaction | None = None
 
     def __enter__(self) -> Self:
@@ -68,17 +70,20 @@ class GraphTransaction(Statements):
         if error is not None:
             self._tx.__exit__(kind, error, trace)
             return
-        for number in range(1, self._tries + 1):
-            self._number = number
-            try:
-                self._publish()
-                return
-            except (PublishConflict, _Overtaken) as conflict:
-                self._begin_again(conflict)
-            except BaseException as failure:
-                if self._next is not None:
-                    self._next.__exit__(type(failure), failure, failure.__traceback__)
-                raise
+        try:
+            for number in range(1, self._tries + 1):
+                self._number = number
+                try:
+                    self._publish()
+                    return
+                except (PublishConflict, _Overtaken) as conflict:
+                    self._begin_again(conflict)
+        except BaseException as failure:
+            if self._next is not None:
+                self._next.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        finally:
+            self._turn.give_back()
 
     def _publish(self) -> None:
         """Everything from the checks to the entry, inside the repository transaction: what fails here, it cancels."""
@@ -124,9 +129,9 @@ class GraphTransaction(Statements):
         return self._number < self._tries
 
     def _begin_later(self) -> Transaction:
-        """After a pause, longer each time, so that many who want the same do not keep each other from it."""
+        """In turn, or after a pause, so that many who want the same do not keep each other from it."""
         seams = self._repo.seams
-        if self._more_tries:
+        if self._more_tries and not self._turn.take():
             seams.clock.sleep(min(_PAUSE * 2**self._number, _LONGEST_PAUSE) * seams.random.random())
         return self._begin()
 

@@ -39,6 +39,8 @@ class Staging:
     name: Callable[[], str | None]
     open: Callable[[], str]
     remove: Callable[[Iterable[str]], None]
+    wrote: Callable[[int], None]
+    """Told how many bytes were added."""
 
 
 class LakeReader(Reader):
@@ -178,7 +180,9 @@ class LakeSparkWorkspace(SparkWorkspace):
                     hint="nothing was kept; run it again, and see the log of the lakeFS server",
                 )
             self._staging.remove(lake_staging.litter(before, after) | lake_staging.replaced(mode, before, new))
-        return Written(said.rows, len(new), sum(after.sizes[path] for path in new))
+        size = sum(after.sizes[path] for path in new)
+        self._staging.wrote(size)
+        return Written(said.rows, len(new), size)
 
     @contextmanager
     def _taken_back(self, branch: str, before: Listing) -> Iterator[None]:

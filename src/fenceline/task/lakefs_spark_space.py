@@ -45,7 +45,7 @@ class LakeSparkSpace:
         self._session = isolated(get_session(settings))
         ship_module(self._session, module)
         hooked = spec.fence != "serial"
-        ours = Staging(lambda: staging.name, lambda: staging.open(hooked), staging.remove)
+        ours = Staging(lambda: staging.name, lambda: staging.open(hooked), staging.remove, staging.wrote)
         self._workspace = LakeSparkWorkspace(
             self._session,
             repo.client,

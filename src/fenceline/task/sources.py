@@ -10,8 +10,9 @@ from fenceline.repo.lakefs.objects import WORKERS as LAKEFS_WORKERS
 from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.model import Commit, Entry
 from fenceline.repo.native.local import LocalObjects
+from fenceline.repo.native.objects import is_far
 from fenceline.repo.native.repository import NativeRepository, external_path
-from fenceline.txn.upload import BATCH_FILES, WORKERS
+from fenceline.txn.upload import BATCH_FILES, FAR_BATCH_FILES, FAR_WORKERS, WORKERS
 
 
 class Source(Protocol):
@@ -38,10 +39,10 @@ class Source(Protocol):
 class NativeSource:
     """The embedded repository, on a local disk or on an object store."""
 
-    workers, batch = WORKERS, BATCH_FILES
-
     def __init__(self, repo: NativeRepository) -> None:
         self._repo = repo
+        far = is_far(repo.objects)
+        self.workers, self.batch = (FAR_WORKERS, FAR_BATCH_FILES) if far else (WORKERS, BATCH_FILES)
         self._objects = repo.objects if isinstance(repo.objects, LocalObjects) else None
 
     def file_at(self, commit: Commit, path: str) -> Entry | None:

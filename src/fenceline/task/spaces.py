@@ -150,6 +150,7 @@ class PathSpace:
             lambda source: read_source(source, lambda data: staging.file(places[source], data, changes[source].mode)),
             "stage",
             None,
+            staging.far,
         ):
             self._try.tree.set(staging, entry)
 

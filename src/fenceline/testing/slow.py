@@ -12,6 +12,8 @@ from fenceline.repo.native.objects import ObjectInfo, ObjectStore
 class SlowObjects:
     """Another store behind a wire. `delay` is in seconds for each call; with 0 it only counts."""
 
+    far = True
+
     def __init__(self, objects: ObjectStore, delay: float = 0.03) -> None:
         self._objects = objects
         self._delay = delay

@@ -116,7 +116,7 @@ def write(
             source, lambda data: staging.part(planned.path, planned.dataset_id, number, relative, data, how)
         )
 
-    written = list(in_batches(seams, planned.parts, stage, "upload", progress))
+    written = list(in_batches(seams, planned.parts, stage, "upload", progress, staging.far))
     tree.remove(staging, iter(planned.replaced))
     for entry in written:
         tree.set(staging, entry)

@@ -248,10 +248,10 @@ class IntentStore:
     def verdict(self, intent: Intent) -> Verdict | None:
         return self._read(Verdict, _verdict_key(intent))
 
-    def verdicts_of(self, txn: str) -> Iterator[tuple[str, Verdict]]:
+    def verdicts_of(self, txn: str, besides: str = "") -> Iterator[tuple[str, Verdict]]:
         """Every execution that ever reached a verdict under this txn: what tells whether a key was applied before."""
         for execution in self._objects.children(f"verdicts/{txn}/"):
-            found = self._read(Verdict, f"verdicts/{txn}/{execution}")
+            found = self._read(Verdict, f"verdicts/{txn}/{execution}") if execution != besides else None
             if found is not None:
                 yield execution, found
 

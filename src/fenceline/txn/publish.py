@@ -187,8 +187,8 @@ def earlier_moves(repo: Repository, intents: IntentStore, intent: Intent) -> lis
     log that Confirm reads anyway. The cost follows the number of executions that used the key, not the log.
     """
     found = []
-    for execution, verdict in intents.verdicts_of(intent.txn) if intent.txn else ():
-        if execution == intent.execution or verdict.verdict == "aborted":
+    for execution, verdict in intents.verdicts_of(intent.txn, intent.execution) if intent.txn else ():
+        if verdict.verdict == "aborted":
             continue
         other = intents.find(execution)
         record = intents.record(execution)

@@ -258,10 +258,10 @@ class Transaction:
 
     def overtaken(self) -> bool:
         """Whether someone has published a change of what was read here: then this can only be refused."""
-        head = self._repo.head(self._try.intent.branch).commit
-        if head.id == self.input.id:
+        head = self._repo.find_head(self._try.intent.branch)
+        if head is None or head.commit.id == self.input.id:
             return False
-        changed = self._repo.trees.diff(self.input.tree, head.tree)
+        changed = self._repo.trees.diff(self.input.tree, head.commit.tree)
         return any(self._tree.reads.overlaps(each.path) for each in changed)
 
     def withdraw(self, why: BaseException) -> None:

@@ -18,6 +18,8 @@ from fenceline.seams import Seams
 
 WORKERS = min(4, os.cpu_count() or 1)
 BATCH_FILES = 64
+FAR_WORKERS = 32  # where every file is a round trip, they wait together
+FAR_BATCH_FILES = 4
 BATCH_BYTES = 8 << 20
 
 
@@ -110,7 +112,7 @@ def files(staging: Staging, seams: Seams, places: Mapping[Source, str], progress
     def stage(source: Source) -> Entry:
         return read_source(source, lambda data: staging.file(places[source], data, source.mode))
 
-    return in_batches(seams, places, stage, "upload", progress)
+    return in_batches(seams, places, stage, "upload", progress, staging.far)
 
 
 def read_source(source: Source, stage: Callable[[bytes | Iterable[bytes]], Entry]) -> Entry:
@@ -123,13 +125,20 @@ def read_source(source: Source, stage: Callable[[bytes | Iterable[bytes]], Entry
 
 
 def in_batches(
-    seams: Seams, sources: Iterable[Source], stage: Callable[[Source], Entry], what: str, progress: Progress | None
+    seams: Seams,
+    sources: Iterable[Source],
+    stage: Callable[[Source], Entry],
+    what: str,
+    progress: Progress | None,
+    far: bool,
 ) -> Iterator[Entry]:
     """Small files go in batches: handing each to a thread by itself costs more than copying it."""
     sources = list(sources)
     total_bytes = sum(source.size for source in sources)
     done = done_bytes = 0
-    for batch in seams.threads.map(lambda group: [stage(s) for s in group], list(_batches(sources)), WORKERS):
+    batches = list(_batches(sources, FAR_BATCH_FILES if far else BATCH_FILES))
+    workers = FAR_WORKERS if far else WORKERS
+    for batch in seams.threads.map(lambda group: [stage(s) for s in group], batches, workers):
         yield from batch
         done += len(batch)
         done_bytes += sum(entry.size for entry in batch)
@@ -137,13 +146,13 @@ def in_batches(
             progress(ProgressEvent(what, done, len(sources), done_bytes, total_bytes))
 
 
-def _batches(sources: Iterable[Source]) -> Iterator[list[Source]]:
+def _batches(sources: Iterable[Source], most: int) -> Iterator[list[Source]]:
     batch: list[Source] = []
     size = 0
     for source in sources:
         batch.append(source)
         size += source.size
-        if len(batch) >= BATCH_FILES or size >= BATCH_BYTES:
+        if len(batch) >= most or size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

@@ -18,6 +18,7 @@ from fenceline.pipeline.conductor.claims import Claims
 from fenceline.pipeline.conductor.port import Conductor
 from fenceline.pipeline.worker import Worker
 from fenceline.seams import Seams
+from fenceline.spark.settings import SparkSettings
 from fenceline.task.attempt import AttemptRunner
 from fenceline.task.loading import load
 from fenceline.task.observe import log_json
@@ -44,6 +45,8 @@ class WorkerSettings:
     grace: float = 60.0
     domain: str | None = None
     json_log: bool = False
+    master: str | None = None
+    """Where Spark runs; None for this machine."""
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "fenceline.pipeline.conductor.worker_process", json.dumps(asdict(self))]
@@ -91,10 +94,11 @@ def build(settings: WorkerSettings, seams: Seams) -> Worker:
         seams=seams,
     )
     found = repositories(seams)
+    spark = SparkSettings(master=settings.master) if settings.master else None
     return Worker(
         [task for reference in settings.tasks for task in load(reference)],
         conductor,
-        AttemptRunner(found, conductor, root, actor=settings.actor, seams=seams),
+        AttemptRunner(found, conductor, root, actor=settings.actor, seams=seams, spark=spark),
         Builtins(found, conductor, settings.actor, seams),
         slots=settings.slots,
         events=LoggedEvents(),

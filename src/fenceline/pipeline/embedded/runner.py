@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fenceline.api import Repository
+from fenceline.api import Repository, hold
 from fenceline.errors import ConflictError, ContractError, FencelineError
 from fenceline.pipeline.builtin import Builtins
 from fenceline.pipeline.definition.model import PipelineDefinition
@@ -90,7 +90,7 @@ class Runner:
         self._pool: Pool | None = None
         self._worker: Worker | None = None
         self._care: threading.Thread | None = None
-        self._sweeping = self.repo.reopened()
+        self._sweeping = hold(self.repo.store)
 
     # --- its life -----------------------------------------------------------------------------------------------
 

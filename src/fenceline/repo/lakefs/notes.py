@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fenceline.errors import ContractError
@@ -44,6 +45,7 @@ class Note:
     """The execution that published it; of a staged commit its own."""
     actor: str
     step: str
+    """Empty for a direct transaction, as is the attempt; its txn is empty too where it has no key."""
     txn: str
     attempt: str
     branch: str
@@ -53,10 +55,13 @@ class Note:
     reads: tuple[str, ...] = ()
     rebase: bool = False
     guards: tuple[Any, ...] = ()
+    more: Mapping[str, str] = field(default_factory=dict)
+    """What a caller wants to say with the commit."""
 
     def to_metadata(self, expected_head: str | None = None, staged: str | None = None) -> dict[str, str]:
         """Of a publication also what the server's hook compares: the head it replaces, and the commit it publishes."""
-        told = {KEY + name: str(getattr(self, name)) for name in _TEXTS}
+        told = {name: value for name, value in self.more.items() if not name.startswith(KEY)}
+        told |= {KEY + name: str(getattr(self, name)) for name in _TEXTS}
         told |= {KEY + name: canonical(getattr(self, name)).decode() for name in _JSON}
         size = sum(len(key.encode()) + len(value.encode()) for key, value in told.items())
         if size > MOST_METADATA:
@@ -83,6 +88,7 @@ def note_of(commit: CommitInfo) -> Note | None:
             reads=tuple(plain.get("reads") or ()),
             rebase=bool(plain.get("rebase")),
             guards=tuple(plain.get("guards") or ()),
+            more={k: v for k, v in told.items() if not k.startswith((KEY, ".lakefs."))},
         )
     except (ValueError, TypeError):
         return None
@@ -101,10 +107,10 @@ def to_commit(found: CommitInfo) -> Commit:
         actor=actor,
         time=float(found.time),
         message=found.message,
-        kind="step" if note else ("init" if not found.parents else "write"),
-        step=note.step if note else None,
-        txn=note.txn if note else None,
-        attempt=note.attempt if note else None,
+        kind="step" if note and note.step else ("init" if not found.parents else "write"),
+        step=(note.step or None) if note else None,
+        txn=(note.txn or None) if note else None,
+        attempt=(note.attempt or None) if note else None,
         result=note.result if note else None,
         metadata={**rest, **({"by": note.by} if note else {})},
     )

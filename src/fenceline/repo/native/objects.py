@@ -19,6 +19,11 @@ class ObjectInfo:
     """Seconds since the epoch, by the store's clock."""
 
 
+def is_far(store: object) -> bool:
+    """Whether every call is a round trip over a network: then many go at once, and pieces are large."""
+    return getattr(store, "far", False) is True
+
+
 class ObjectStore(Protocol):
     """Errors are `StoreError`s: `OutcomeUnknown` when a write may have happened, any other when it did not."""
 
@@ -40,7 +45,10 @@ class ObjectStore(Protocol):
         ...
 
     def persist(self, keys: Iterable[str]) -> None:
-        """Make these existing objects durable, whoever wrote them (INV-2). Raises `ObjectMissing`."""
+        """Make these existing objects durable, whoever wrote them (INV-2).
+
+        Raises `ObjectMissing` where there is something to do; a store that acknowledges only what is durable has not.
+        """
         ...
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:

@@ -26,7 +26,7 @@ from fenceline.repo.merge import Unit, units
 from fenceline.repo.model import DEFAULT_BRANCH, Commit, Entry, Head, Kind, Op, RefEntry, Side, canonical
 from fenceline.repo.names import check_path, check_prefix, check_ref, is_commit_id
 from fenceline.repo.native.condemned import expired, refuse_condemned
-from fenceline.repo.native.objects import ObjectStore
+from fenceline.repo.native.objects import ObjectStore, is_far
 from fenceline.repo.native.pinned import SUFFIX, NotFollowed, Pinned, table_of
 from fenceline.repo.native.refs import RefLog
 from fenceline.repo.native.staging import Staging, discard
@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 CHUNK = 1 << 20
+FAR_CHUNK = 8 << 20  # bytes read at once where each read is a round trip
 
 FORMAT_FILE = failpoints.effect(
     "format.create",
@@ -333,10 +334,11 @@ class NativeRepository:
         if "://" in entry.address:
             yield from _external_pieces(entry)
             return
-        for start in range(0, max(entry.size, 1), CHUNK):
-            piece = self.objects.get(entry.address, start, CHUNK)
+        chunk = FAR_CHUNK if is_far(self.objects) else CHUNK
+        for start in range(0, max(entry.size, 1), chunk):
+            piece = self.objects.get(entry.address, start, chunk)
             yield piece
-            if len(piece) < CHUNK:
+            if len(piece) < chunk:
                 return
         yield self.objects.get(entry.address, entry.size, 1)  # longer than it should be? the checksum must see it
 

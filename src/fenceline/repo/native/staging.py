@@ -12,7 +12,7 @@ from typing import Any
 
 from fenceline import failpoints
 from fenceline.repo.model import Commit, Entry, Kind, Node, Write
-from fenceline.repo.native.objects import ObjectStore
+from fenceline.repo.native.objects import ObjectStore, is_far
 from fenceline.repo.native.tree import TreeReader, TreeWriter
 from fenceline.repo.pathset import ancestors
 
@@ -66,6 +66,11 @@ class Staging:
         self._directories: set[str] = set()
         self._lock = threading.Lock()
         self.bytes = 0
+
+    @property
+    def far(self) -> bool:
+        """Whether every file is a round trip: then many are staged at once."""
+        return is_far(self._objects)
 
     def file(self, path: str, chunks: bytes | Iterable[bytes], mode: int | None = None) -> Entry:
         """Stage a plain file."""

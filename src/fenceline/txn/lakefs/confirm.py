@@ -6,7 +6,7 @@ first-parent line, and an entry is a commit's metadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from fenceline.repo.model import Commit
 from fenceline.repo.pathset import PathSet
 from fenceline.txn.decide import Decision, Line, LineCommit, Me, decide
 from fenceline.txn.intent import Record
-from fenceline.txn.lakefs.explain import never_settled, not_merged, refusal, replace_refused
+from fenceline.txn.lakefs.explain import conflict, never_settled, not_merged, refusal_of_step, replace_refused
 from fenceline.txn.lakefs.records import keep
 from fenceline.txn.lakefs.staging import TRIES, UNSTAGE, Staged, fenced
 
@@ -50,12 +50,15 @@ class Turn:
     branch: str
     input: Commit
     step: str
+    """Empty for a direct transaction, as is the attempt; its txn is empty too where it has no key."""
     txn: str
     attempt: str
     rebase: bool
     serial: bool
     fence: Callable[[], None]
     """The attempt fence (R2)."""
+    earlier: Commit | None = None
+    """With a key: the commit at or before the input that carries it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def look_back(repo: LakeRepository, turn: Turn) -> Decision:
     """Decide before the body runs, with nothing staged: `report`, `adopt` and `fail` are final already."""
     decision, head = _judge(repo, turn, None, None)
     if decision.answer == "fail":
-        raise refusal(repo, turn.branch, turn.input, decision, head, turn.rebase, ())
+        raise refusal(repo, turn, decision, head, ())
     if decision.answer == "relocate" and not turn.serial:
         raise replace_refused(turn.branch, turn.input.id, head)
     return decision
@@ -104,15 +107,19 @@ def confirm(
     unsettled = 0
     while True:
         decision, head = _judge(repo, turn, staged, overlap)
+        if decision.answer == "fail" and staged is not None and not turn.step and head is not None:
+            done = published(repo, turn, staged.note.execution, head)
+            if done is not None:  # a lost answer, or a sweep was faster
+                return Outcome("report", done.id, done.result, done.execution)
         if decision.answer == "fail" or head is None:
-            raise refusal(repo, turn.branch, turn.input, decision, head, turn.rebase, overlap.all_paths)
+            raise refusal(repo, turn, decision, head, overlap.all_paths)
         if only_adopt and decision.answer not in ("adopt", "report"):
             moved = replace(decision, answer="fail", why="the outcome to adopt was moved away meanwhile", in_the_way=())
-            raise refusal(repo, turn.branch, turn.input, moved, head, turn.rebase, ())
+            raise refusal(repo, turn, moved, head, ())
         if decision.answer == "relocate" and not turn.serial:
             raise replace_refused(turn.branch, turn.input.id, head)
-        if decision.answer == "report":
-            return _told(repo, decision, "report")
+        if decision.answer == "report" or (decision.answer == "adopt" and not turn.step):
+            return _told(repo, decision, "report" if decision.answer == "report" else "adopt")
         turn.fence()  # R2: after the decision, before every write
         if decision.answer in ("adopt", "noop"):
             _fence_others(repo, turn)
@@ -136,6 +143,15 @@ def confirm(
         repo.seams.clock.sleep(min(0.01 * 2**unsettled, 1.0) * repo.seams.random.random())
 
 
+def refusal(
+    repo: LakeRepository, turn: Turn, decision: Decision, head: Commit | None, paths: Sequence[str]
+) -> FencelineError:
+    """A step's is a fence; a direct transaction's carries both heads, and may be begun again."""
+    if not turn.step and head is not None and decision.in_the_way:
+        return conflict(turn.branch, turn.input, head, turn.rebase, paths)
+    return refusal_of_step(repo, turn.branch, turn.input, decision, head, turn.rebase, paths)
+
+
 def _told(repo: LakeRepository, decision: Decision, op: Op) -> Outcome:
     commit = repo.commit(decision.output or "")
     return Outcome(op, commit.id, commit.result, commit.execution or None)
@@ -147,9 +163,9 @@ def _judge(
     me = Me(
         input=turn.input.id,
         base=0,
-        step=turn.step,
-        txn=turn.txn,
-        attempt=turn.attempt,
+        step=turn.step or None,
+        txn=turn.txn or None,
+        attempt=turn.attempt or None,
         staged=staged.note.execution if staged else None,
         rebase=turn.rebase,
         serial=turn.serial,
@@ -163,9 +179,16 @@ def _judge(
         return overlap is None or (turn.rebase and not overlap.paths(commit))
 
     commits = tuple(LineCommit(c.id, c.parents, c.step, c.txn, disjoint(c)) for c in after or ())
-    standing = frozenset({turn.input.id, *(c.id for c in after or ())})
+    known = [*filter(None, [turn.earlier]), *(c for c in after or () if c.step or c.txn)]
+    standing = frozenset({turn.input.id, *(c.id for c in after or ()), *(c.id for c in known)})
     line = Line(True, None if after is None else commits, standing)
-    return decide([entry_of(c) for c in after or () if c.step], line, me), found.commit
+    return decide([entry_of(c) for c in known], line, me), found.commit
+
+
+def published(repo: LakeRepository, turn: Turn, execution: str, head: Commit) -> Commit | None:
+    """The commit behind the input that publishes an execution."""
+    after = repo.line_since(head, turn.input)
+    return next((commit for commit in after or () if commit.execution == execution), None)
 
 
 def _merge(repo: LakeRepository, turn: Turn, staged: Staged, head: Commit) -> Outcome | None:
@@ -193,8 +216,7 @@ def _check_branches(repo: LakeRepository, turn: Turn, staged: Staged) -> None:
     if repo.client.find_branch(staged.branch) is not None:
         return
     head = repo.find_head(turn.branch)
-    after = repo.line_since(head.commit, turn.input) if head else None
-    if not any(commit.execution == staged.note.execution for commit in after or ()):
+    if head is None or published(repo, turn, staged.note.execution, head.commit) is None:
         raise fenced(staged.note.execution)
 
 

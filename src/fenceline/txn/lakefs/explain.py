@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fenceline.errors import FencelineError, OutcomeUnknown, PublishFenceError
+from fenceline.errors import ContractError, FencelineError, OutcomeUnknown, PublishConflict, PublishFenceError
 from fenceline.repo.lakefs.errors import DirtyBranch, RefusedByHook
 from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.lakefs.values import MergeEnd, MergeOutcome
@@ -31,7 +31,7 @@ def replace_refused(branch: str, input_id: str, head: Commit | None) -> ReplaceR
     )
 
 
-def refusal(
+def refusal_of_step(
     repo: LakeRepository,
     branch: str,
     start: Commit,
@@ -58,6 +58,29 @@ def refusal(
         actual=head.id,
         paths=list(paths),
     )
+
+
+def conflict(branch: str, start: Commit, head: Commit, rebase: bool, paths: Sequence[str]) -> PublishConflict:
+    """A direct transaction whose branch moved."""
+    touched = f"; both touched {', '.join(paths[:5])}{' …' if len(paths) > 5 else ''}" if paths else ""
+    return PublishConflict(
+        f"{branch} moved from {start.id[:12]} to {head.id[:12]} since this began{touched}",
+        hint="begin it again on the new head" + ("" if rebase else ", or use on_conflict='rebase'"),
+        branch=branch,
+        expected=start.id,
+        actual=head.id,
+        paths=paths,
+    )
+
+
+class NotOnLakeFS(ContractError):
+    """Something that the native repository does and lakeFS does otherwise, or not yet."""
+
+    code = "lakefs.not_here"
+
+
+def not_here(what: str, instead: str) -> NotOnLakeFS:
+    return NotOnLakeFS(f"{what} is not there on lakeFS", hint=instead)
 
 
 def not_merged(branch: str, source: str, ended: MergeOutcome) -> FencelineError:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import asdict
 
 from fenceline import failpoints
 from fenceline.errors import AlreadyExists, NotFound, StoreError
-from fenceline.repo.lakefs.client import Client
+from fenceline.repo.lakefs.client import WORKERS, Client
 from fenceline.repo.lakefs.notes import RECORDS
 from fenceline.repo.model import canonical
+from fenceline.seams import Threads
 from fenceline.txn.intent import Record
 
 log = logging.getLogger(__name__)
@@ -51,12 +51,17 @@ def _make_branch(client: Client) -> None:
         pass  # another process was first
 
 
-def kept(client: Client) -> Iterator[Record]:
+def kept(client: Client, threads: Threads) -> list[Record]:
     """Every record, oldest first; one that cannot be read is told and left out."""
     if client.find_branch(RECORDS) is None:
-        return
-    for found in client.objects(RECORDS, PREFIX):
+        return []
+
+    def read(path: str) -> Record | None:
         try:
-            yield Record(**json.loads(client.read(RECORDS, found.path)))
+            return Record(**json.loads(client.read(RECORDS, path)))
         except (ValueError, TypeError) as error:
-            log.warning("record %s cannot be read: %s", found.path, error)
+            log.warning("record %s cannot be read: %s", path, error)
+            return None
+
+    found = threads.map(read, [each.path for each in client.objects(RECORDS, PREFIX)], WORKERS)
+    return sorted((record for record in found if record is not None), key=lambda record: record.time)

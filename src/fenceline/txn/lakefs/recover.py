@@ -1,24 +1,27 @@
 """The sweep on lakeFS: what becomes of staging branches whose owner is gone, or only seems so.
 
-It deletes branches and moves no head, so it may be wrong about a paused owner, run in many processes at once, and die
-at any point (INV-9). What is sealed is published by its step's next attempt, never here.
+It goes through the same gates as the owner (a branch's deletion, the fenced merge), so it may be wrong about a paused
+one, run in many processes at once, and die at any point (INV-9). What a step's attempt sealed is published by the
+step's next attempt; what a direct writer sealed is published here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from fenceline.errors import NotFound, StoreError
+from fenceline.errors import ConflictError, FenceError, NotFound, StoreError
 from fenceline.repo.lakefs.notes import STAGING, Note, StagingName, host_mark, note_of, parse_staging
 from fenceline.repo.lakefs.repository import LakeRepository
 from fenceline.repo.lakefs.values import BranchInfo
-from fenceline.repo.model import Commit
+from fenceline.repo.model import SYSTEM_RECOVERY, Commit
+from fenceline.repo.pathset import PathSet
 from fenceline.seams import Owner
 from fenceline.txn.intent import EndKind, Record
-from fenceline.txn.lakefs.staging import discard
+from fenceline.txn.lakefs.confirm import Turn, confirm
+from fenceline.txn.lakefs.staging import Staged, discard
 from fenceline.txn.recover import ATTEMPT_RETENTION, Class, Swept
 
 log = logging.getLogger(__name__)
@@ -85,9 +88,38 @@ def _end(repo: LakeRepository, left: Left, by: str) -> Swept:
         return _ended(repo, left, Class.ALREADY_PUBLISHED, "published" if own else "rolled_forward", by, "")
     if left.over:
         return _ended(repo, left, Class.UNEXPECTED_AT_P1, "rolled_back", by, left.over)
+    if not note.step:
+        return _finish_direct(repo, left, note, by) if left.expired else Swept(execution, None, "live", note.branch)
     if repo.seams.clock.now() - left.sealed_at > ATTEMPT_RETENTION:
         return _ended(repo, left, Class.UNEXPECTED_AT_P1, "rolled_back", by, "no attempt came back for it")
     return Swept(execution, Class.ROLLED_PAST_EXPECTED, "left", note.branch, "for the step's next attempt")
+
+
+def _finish_direct(repo: LakeRepository, left: Left, note: Note, by: str) -> Swept:
+    """Run Confirm for a writer that is gone: what may still be published is rolled forward, the rest is fenced."""
+    turn = Turn(
+        execution=by,
+        actor=SYSTEM_RECOVERY,
+        branch=note.branch,
+        input=repo.commit(note.input),
+        step="",
+        txn=note.txn,
+        attempt="",
+        rebase=note.rebase,
+        serial=False,
+        fence=lambda: None,
+    )
+    sealed = repo.client.commit_info(left.name.name)
+    try:
+        outcome = confirm(repo, turn, Staged(left.name.name, sealed.id, note, sealed.message), None, PathSet())
+    except (FenceError, ConflictError) as error:
+        found = Class.UNEXPECTED_MULTISTEP if isinstance(error, ConflictError) else Class.UNEXPECTED_AT_P1
+        return _ended(repo, left, found, "rolled_back", by, error.message)
+    if outcome.execution != left.name.execution:
+        why = "its key was applied by another execution"
+        return _ended(repo, left, Class.UNEXPECTED_AT_P1, "rolled_back", by, why)
+    done = replace(left, published=repo.commit(outcome.output))
+    return _ended(repo, done, Class.ROLLED_PAST_EXPECTED, "rolled_forward", by, "")
 
 
 def _ended(repo: LakeRepository, left: Left, found: Class, kind: EndKind, by: str, why: str) -> Swept:

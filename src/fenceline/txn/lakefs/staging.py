@@ -123,7 +123,7 @@ class StagingBranch:
         """In parallel, as streams. With its hash and mode, so that the next attempt need not read what it has."""
 
         def one(file: Upload) -> int:
-            found = {SHA256: _sha256(file)}
+            found = {SHA256: sha256_of(file)}
             if file.mode is not None:
                 found[MODE] = f"{file.mode:o}"
             with UPLOAD:
@@ -137,6 +137,10 @@ class StagingBranch:
 
         for size in self._repo.seams.threads.map(one, files, WORKERS):
             self.bytes += size
+
+    def wrote(self, size: int) -> None:
+        """Count bytes that came here by another way than `upload`."""
+        self.bytes += size
 
     def remove(self, paths: Iterable[str]) -> None:
         gone = list(paths)
@@ -224,7 +228,7 @@ def fenced(execution: str) -> ExecutionFenced:
     )
 
 
-def _sha256(file: Upload) -> str:
+def sha256_of(file: Upload) -> str:
     try:
         with open(file.local, "rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()

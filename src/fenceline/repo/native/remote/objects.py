@@ -36,6 +36,8 @@ _CLIENT_RETRIES = 5
 class RemoteObjects:
     """An object store in a bucket."""
 
+    far = True
+
     def __init__(self, location: Location, clock: Clock | None = None) -> None:
         self.location = location
         self._clock = clock or SystemClock()
