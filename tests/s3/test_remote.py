@@ -198,3 +198,13 @@ def test_missing_is_told_from_empty(s3_objects: RemoteObjects) -> None:
     with pytest.raises(ObjectMissing) as raised:
         s3_objects.get("none", 0, 0)
     assert raised.value.context["address"] == "none"
+
+
+def test_google_and_azure_are_opened_by_their_own_options() -> None:
+    for url, options in (("gs://b/p", {}), ("az://c/p", {"account_name": "a", "access_key": "a2V5"})):
+        store = RemoteObjects.at(url, options)
+        assert store.url == url
+        assert "p" in repr(store._client)
+    with pytest.raises(ConfigError, match="Account must be specified"):
+        RemoteObjects.at("az://c/p").get("k")
+    assert Location.parse("az://c/p", {"account_name": "a"}).storage_options() == {"azure_account_name": "a"}

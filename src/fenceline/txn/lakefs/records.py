@@ -12,8 +12,9 @@ from dataclasses import asdict
 
 from fenceline import failpoints
 from fenceline.errors import AlreadyExists, NotFound, StoreError
-from fenceline.repo.lakefs.client import WORKERS, Client
+from fenceline.repo.lakefs.client import Client
 from fenceline.repo.lakefs.notes import RECORDS
+from fenceline.repo.lakefs.objects import WORKERS
 from fenceline.repo.model import canonical
 from fenceline.seams import Threads
 from fenceline.txn.intent import Record

@@ -89,7 +89,7 @@ class RemoteObjects:
             except StoreError as unanswered:
                 last = unanswered
                 continue
-            if standing == data:
+            if in_doubt and standing == data:
                 return
             raise _taken(key) from last
         assert last is not None
