@@ -42,8 +42,8 @@ def test_every_command_and_parameter_has_help(name: str) -> None:
         assert len(text) > 5, f"{name}: {parameter.name} has no help"
 
 
-# They look at code, are told by each attempt, or make what is not yet a repository of ours.
-WITHOUT_A_REPOSITORY = {"check", "deploy", "extract", "lakefs setup", "start"}
+# They look at code or at the machine, are told by each attempt, or make what is not yet a repository of ours.
+WITHOUT_A_REPOSITORY = {"check", "deploy", "extract", "lakefs setup", "start", "warm"}
 
 
 @pytest.mark.parametrize("name", sorted(GROUP.commands))
