@@ -194,6 +194,13 @@ def test_urls_of_stores() -> None:
         assert "secret" not in str(raised.value)
 
 
+def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fenceline.repo.native.remote.location.find_spec", lambda name: None)
+    with pytest.raises(ConfigError) as raised:
+        open_repository("s3://b/p")
+    assert raised.value.hint == "pip install 'fenceline[object-store]'"
+
+
 def test_missing_is_told_from_empty(s3_objects: RemoteObjects) -> None:
     with pytest.raises(ObjectMissing) as raised:
         s3_objects.get("none", 0, 0)

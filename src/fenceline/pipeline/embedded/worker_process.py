@@ -1,4 +1,4 @@
-"""A worker process of the embedded runner: `python -m` this module, its settings on stdin."""
+"""A worker process of the embedded runner: `python -m fenceline.pipeline.embedded`, its settings on stdin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fenceline.task.loading import load
 from fenceline.task.step import AnyRepository
 
 LONGEST_IDLE = 0.1
-COMMAND = (sys.executable, "-m", "fenceline.pipeline.embedded.worker_process")
+COMMAND = (sys.executable, "-m", "fenceline.pipeline.embedded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,3 @@ def main() -> int:
     definitions = [task for reference in settings.tasks for task in load(reference)]
     worker = build(settings, cast(Any, definitions), Store(settings.store, seams), opener(seams))
     return serve(worker, settings.grace)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

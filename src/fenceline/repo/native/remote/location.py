@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -101,13 +102,9 @@ class Location:
                 settings["client_options"]["allow_http"] = access.endpoint.startswith("http://")
             if access.region:
                 settings["region"] = access.region
-        try:
-            from obstore.exceptions import BaseError
-            from obstore.store import AzureStore, GCSStore, S3Store
-        except ImportError as error:
-            raise ConfigError(
-                f"{self.url} needs obstore, which is not installed", hint="pip install 'fenceline[object-store]'"
-            ) from error
+        from obstore.exceptions import BaseError
+        from obstore.store import AzureStore, GCSStore, S3Store
+
         kinds: Mapping[str, Callable[..., Client]] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
         try:
             return kinds[self.scheme](self.bucket, prefix=self.prefix or None, **settings)
@@ -120,6 +117,11 @@ class Location:
 
     def _said(self, name: str) -> str | None:
         return self.options.get(name) or next((v for n in _SAID_BY[name] if (v := os.environ.get(n))), None)
+
+
+def require_obstore(url: str) -> None:
+    if find_spec("obstore") is None:
+        raise ConfigError(f"{url} needs obstore, which is not installed", hint="pip install 'fenceline[object-store]'")
 
 
 def is_remote(url: str) -> bool:

@@ -17,7 +17,7 @@ from fenceline.errors import ObjectExists, ObjectMissing, OutcomeUnknown, StoreE
 from fenceline.repo.native.objects import ObjectInfo
 from fenceline.repo.native.remote.failures import missing, passing, refused, status, typed
 from fenceline.repo.native.remote.feeding import fed
-from fenceline.repo.native.remote.location import Location, first_line
+from fenceline.repo.native.remote.location import Location, first_line, require_obstore
 from fenceline.seams import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class RemoteObjects:
     far = True
 
     def __init__(self, location: Location, clock: Clock | None = None) -> None:
+        require_obstore(location.url)
         self.location = location
         self._clock = clock or SystemClock()
         self._random = random.Random()  # noqa: S311 — spreads retries
