@@ -319,3 +319,37 @@ def test_a_live_owner_is_left_alone(world: World) -> None:
         result = world.run(world.task(look), step)
     assert ref_of(result) == world.head
     assert swept == [["live"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_merge_of_branches_killed_around_it_is_done_once_when_asked_again(stage: Stage, side: str) -> None:
+    stage.client.create_branch("dev", stage.world.head)
+    stage.client.put("dev", "dev.txt", b"dev")
+    stage.client.commit("dev", "on dev")
+    before = stage.world.head
+    command = ["merge", stage.world.repo.url, "the-merge"]
+    assert killed(command, f"lakefs.combine.{side}=crash")
+    assert (stage.world.head == before) is (side == "before")
+    told = run(command)
+    assert stage.world.head == told["commit"]
+    line = [commit.id for commit in stage.world.repo.line(stage.world.repo.commit(stage.world.head))]
+    assert line.index(before) == 1, "one merge"
+    assert stage.world.content()["dev.txt"] == b"dev"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_serial_replacement_killed_around_its_reset_is_published_by_its_retry(stage: Stage, side: str) -> None:
+    zombie = Paused.at("lakefs.merge.after", [*stage.child("old"), "serial"])
+    zombie.kill()
+    new = [*stage.child("new", version="2"), "serial"]
+    stage.orchestrator.retry()
+    assert killed(new, f"lakefs.reset.{side}=crash")
+    assert stage.out == (b"old" if side == "before" else b"new")
+    stage.orchestrator.retry()
+    assert run(new)["status"] == "COMPLETED"
+    assert stage.out == b"new"
+    assert len(stage.world.publications()) == 1
+    stage.recover()
+    assert stage.world.staging() == []

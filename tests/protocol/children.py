@@ -91,9 +91,9 @@ def slow(root: str) -> dict[str, Any]:
     return report(tx)
 
 
-def merge(root: str) -> dict[str, Any]:
+def merge(root: str, key: str | None = None) -> dict[str, Any]:
     repo = open_unswept(root)
-    result = repo.merge("dev", into="main", actor="child")
+    result = repo.merge("dev", into="main", actor="child", key=key)
     return {"outcome": str(result.outcome), "op": result.op, "commit": result.commit}
 
 
@@ -150,7 +150,9 @@ def collect(root: str, keep: str = "10", expire: str = "") -> dict[str, Any]:
     return {"deleted": len(deleted.objects)}
 
 
-def attempt(root: str, orchestrator: str, text: str, version: str = "1", on_conflict: str = "fail") -> dict[str, Any]:
+def attempt(
+    root: str, orchestrator: str, text: str, version: str = "1", on_conflict: str = "fail", fence: str = "strict"
+) -> dict[str, Any]:
     """One attempt of a step, as a worker runs it; every run of the body leaves a line in `runs`."""
     from file_orchestrator import FileOrchestrator
     from step_task import build_task
@@ -162,7 +164,7 @@ def attempt(root: str, orchestrator: str, text: str, version: str = "1", on_conf
     work = Path(orchestrator).parent / "work"
     runner = AttemptRunner(lambda url: repo.store, port, work, actor="child", lease=0.3)
     handed_out = port.poll("build")
-    result = runner.run(build_task(text, version, on_conflict, Path(orchestrator).parent / "runs"), handed_out)
+    result = runner.run(build_task(text, version, on_conflict, Path(orchestrator).parent / "runs", fence), handed_out)
     accepted = port.complete(handed_out, result)
     return {
         "status": result.status,

@@ -19,15 +19,18 @@ class Result(BaseModel):
     text: str
 
 
-def build_task(text: str, version: str, on_conflict: str, runs: Path) -> TaskDefinition[Any, Any]:
+def build_task(
+    text: str, version: str, on_conflict: str, runs: Path, fence: str = "strict"
+) -> TaskDefinition[Any, Any]:
     """`text` goes into out.txt below the prefix; an empty text changes nothing."""
     policy = cast(Literal["fail", "rebase"], on_conflict)
+    kept = cast(Literal["strict", "serial"], fence)
 
     @task(
         name="build",
         owner="data@example.com",
         version=version,
-        workspace=WorkspaceSpec(prefix="step", on_conflict=policy),
+        workspace=WorkspaceSpec(prefix="step", on_conflict=policy, fence=kept),
     )
     def build(workspace: Path, params: Params) -> Result:
         with runs.open("a") as file:
