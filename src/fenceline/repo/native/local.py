@@ -176,8 +176,9 @@ class LocalObjects:
                     todo = [*dict.fromkeys(itertools.chain(paths, directories))]
                     for _ in OsThreads().map(_fsync_path, todo, min(len(todo), _SYNC_AT_ONCE)):
                         pass
-            except FileNotFoundError as error:
-                raise _missing(error.filename.removeprefix(self._root + "/")) from error
+            except FileNotFoundError as error:  # of the file, or of a directory that went with it
+                gone = next((path for path in paths if not os.path.exists(path)), error.filename)
+                raise _missing(gone.removeprefix(self._root + "/")) from error
         self._durable.update(directories)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
