@@ -644,7 +644,8 @@ def test_doctor_finds_a_healthy_repository(cli: Cli) -> None:
     found = findings(cli)
     assert {name for name, each in found.items() if each["state"] != "ok"} <= {"java", "disk space"}
     assert set(found) == {
-        "python", "java", "disk space", "file system", "clock", "repository", "heads", "intents", "collections",
+        "python", "java", "spark", "disk space", "file system", "clock",
+        "repository", "heads", "intents", "collections",
     }  # fmt: skip
     assert cli.objects() == before
     assert "creates only if absent" in cli.text("doctor")

@@ -27,6 +27,8 @@ from .model import Model
 from .rules import Rule
 from .world import Configuration
 
+pytestmark = pytest.mark.no_cover  # all of its time is in the model itself
+
 FULL = os.environ.get("FENCELINE_MODEL") == "full"
 
 

@@ -116,14 +116,13 @@ def occurrences(points: Sequence[str]) -> list[str]:
 
 
 def to_kill_at(points: Sequence[str]) -> list[tuple[int, str]]:
-    """The occurrences to try, with their places: all with FENCELINE_KILLS=full, else each point's first and last."""
+    """The occurrences to try, with their places: all of them with FENCELINE_KILLS=full.
+
+    Else right after the first time of each effect: what is on disk then is what the next effect is killed before.
+    """
     if os.environ.get("FENCELINE_KILLS") == "full":
         return list(enumerate(points))
-    ends: dict[str, list[int]] = {}
-    for number, point in enumerate(points):
-        ends.setdefault(point.partition("@")[0], []).append(number)
-    chosen = {number for places in ends.values() for number in (places[0], places[-1])}
-    return [(number, points[number]) for number in sorted(chosen)]
+    return [(number, point) for number, point in enumerate(points) if point.endswith(".after@1")]
 
 
 def prepared(root: Path) -> Path:

@@ -63,9 +63,9 @@ def test_a_writer_killed_anywhere_is_wholly_visible_or_wholly_absent(
 @pytest.mark.slow
 def test_the_same_key_after_a_kill_anywhere_applies_exactly_once(template: Path, tmp_path: Path) -> None:
     whole = copy(template, tmp_path / "whole")
-    points = list(dict.fromkeys(hits(["everything", whole], tmp_path / "log")))
+    points = occurrences(list(dict.fromkeys(hits(["everything", whole], tmp_path / "log"))))
     after = content(fl.open_repository(whole, mode="r"))
-    for number, point in enumerate(points):
+    for number, point in to_kill_at(points):
         root = copy(template, tmp_path / f"{number}")
         assert killed(["everything", root], f"{point}=crash")
         told = run(["everything", root])  # the retry does not even recover first

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone writes it
 
 from fenceline.errors import ConfigError, StoreError
 from fenceline.seams import Seams
-from fenceline.spark import SparkSettings, writer
+from fenceline.spark import SparkSettings, places
 from fenceline.spark.shipping import ship_module
 from fenceline.task.attempt import AttemptRunner
 from fenceline.task.by_hand import ByHand, handed_out
@@ -112,7 +112,7 @@ def test_a_worker_with_a_disk_of_its_own_stops_the_attempt(
         assert not attempt.trying.started
         assert os.listdir(root / "tmp") == []
 
-        monkeypatch.setattr(writer, "ensure_shared", lambda *_: None)  # an executor that joined after the check
+        monkeypatch.setattr(places, "ensure_shared", lambda *_: None)  # an executor that joined after the check
         frame = lab.session.range(0, 120, 1, 12).mapInArrow(slowly, "id bigint")
         with pytest.raises(StoreError, match=r"t: the job wrote 120 rows, but there are \d+ files with \d+ rows"):
             attempt.workspace.write(frame, "t")

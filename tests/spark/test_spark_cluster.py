@@ -34,10 +34,7 @@ CONF = {
     "spark.speculation.minTaskRuntime": "3s",
 }
 # The rest of the write and read tests differ from these in what the driver does, not in where tasks run.
-WHERE_IT_MATTERS = (
-    "failures or on_cluster or create_append or overwrite_partitions_replaces or replace_where_rewrites "
-    "or computed_from or read_your_writes or concurrent or part_is_live"
-)
+WHERE_IT_MATTERS = "on_cluster or speculative or failing_job or create_append or computed_from or read_your_writes"
 
 
 def test_the_same_tests_on_a_cluster_with_speculation(tmp_path: Path) -> None:

@@ -103,14 +103,7 @@ class PathSpace:
             prefix,
             root,
             trying.execution,
-            {
-                "workflow": identity.workflow,
-                "reference": identity.reference,
-                "seq": identity.seq,
-                "iteration": identity.iteration,
-                "task_id": identity.task_id,
-                "retry_count": identity.retry_count,
-            },
+            identity.label,
             seams,
             only=None if spec.reads is None else spec.given,
         )

@@ -35,6 +35,12 @@ class StepIdentity:
     def attempt(self) -> str:
         return f"{self.task_id}/{self.retry_count}/{self.epoch}"
 
+    @property
+    def label(self) -> dict[str, str | int]:
+        """For the marker in an attempt's directory: whose it is."""
+        names = ("workflow", "reference", "seq", "iteration", "task_id", "retry_count")
+        return {name: getattr(self, name) for name in names}
+
 
 def step_txn(
     identity: StepIdentity, task: str, version: str, repository: str, branch: str, commit: str, params: Any
