@@ -44,9 +44,9 @@ test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
 test-spark: setup ## Everything that starts Spark in its long form: all tests on a cluster, kill -9 at every effect
 	FENCELINE_CLUSTER=full FENCELINE_KILLS=full $(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v
 
-campaigns: setup ## The long forms of the rest: runners, graphs, the model, the demo on Conductor (an hour or more)
-	FENCELINE_RUNNER=full FENCELINE_KILLS=full FENCELINE_MODEL=full FENCELINE_CONDUCTOR=full \
-		$(RUN) pytest tests/protocol tests/model tests/conductor tests/e2e -v
+campaigns: setup ## The long forms of the rest: kills, runners, graphs, stores, the model (hours)
+	FENCELINE_RUNNER=full FENCELINE_KILLS=full FENCELINE_MODEL=full FENCELINE_ENGINES=full FENCELINE_LAKEFS=full \
+		$(RUN) pytest tests/protocol tests/model tests/unit/graph tests/lakefs tests/s3 tests/e2e -v
 
 soak: setup ## The long form of the process-killing campaign (20 s a round; SECONDS_EACH=n for longer)
 	FENCELINE_SOAK_SECONDS=$(or $(SECONDS_EACH),20) $(RUN) pytest tests/protocol/test_soak.py -v

@@ -16,9 +16,10 @@ Every durable effect, in the order of the alphabet, and what the next process fi
 right before or right after it. "The sweep" runs whenever a repository is opened for writing, on `fenceline recover`,
 and in the background where a process started it. In every row: readers see all of a transaction or nothing of it.
 
-The tests kill a real process at every one of these points (`tests/protocol/test_crashes.py`, and for those that begin
-with `lakefs` `tests/lakefs/test_recover_on_lakefs.py`). To try one yourself, set
-`FENCELINE_FAILPOINTS="<effect>.before=crash"` or `"<effect>.after=crash"` for a process of your own.
+`make campaigns` kills a real process at every one of these points, each time it is passed; `make test` right after
+each effect (`tests/protocol/test_crashes.py`; for those that begin with `lakefs`
+`tests/lakefs/test_recover_on_lakefs.py`). To try one yourself, set `FENCELINE_FAILPOINTS="<effect>.before=crash"` or
+`"<effect>.after=crash"` for a process of your own.
 
 This page is generated from the failpoints in the code: `python -m fenceline.cli.deaths`.
 
