@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed
-from fenceline.graph.combining import GraphResolver
 from fenceline.graph.following import FollowPins
 from fenceline.repo.lakefs.repository import SCHEME as LAKEFS
 from fenceline.repo.lakefs.repository import LakeRepository
@@ -322,8 +321,7 @@ class Repository:
         ones, or where a `session` is given.
         """
         self._writable("merge")
-        resolve = GraphResolver(self._native, engine, session)
-        combiner = Combiner(self._native, self._intents, self._refs, resolve=resolve)
+        combiner = self._combiner(engine, session)
         return combiner.merge(source, into, actor or self._native.seams.actor(), message, strategy, key)
 
     def revert(
@@ -331,8 +329,12 @@ class Repository:
     ) -> TransactionResult:
         """Undo what one commit changed, as a new commit."""
         self._writable("revert")
-        combiner = Combiner(self._native, self._intents, self._refs, resolve=GraphResolver(self._native))
-        return combiner.revert(ref, branch, actor or self._native.seams.actor(), message)
+        return self._combiner().revert(ref, branch, actor or self._native.seams.actor(), message)
+
+    def _combiner(self, engine: EngineName = "auto", session: SparkSession | None = None) -> Combiner:
+        from fenceline.graph.combining import GraphResolver  # most processes never merge
+
+        return Combiner(self._native, self._intents, self._refs, resolve=GraphResolver(self._native, engine, session))
 
     def create_branch(self, name: str, source: str = DEFAULT_BRANCH, *, actor: str | None = None) -> Head:
         self._writable("create a branch")

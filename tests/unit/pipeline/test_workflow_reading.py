@@ -220,7 +220,7 @@ VALUES = st.sampled_from(["a", "b", "SIMPLE", "FORK_JOIN", "JOIN", "SWITCH", "NO
 ANY_JSON = st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(PIECES, inner, max_size=5))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(st.dictionaries(PIECES, ANY_JSON), st.lists(st.dictionaries(PIECES, ANY_JSON)))
 def test_whatever_it_is_given_it_is_read_or_refused(document: Json, tasks: list[Json]) -> None:
     for given_tasks in (document.get("tasks"), tasks):
