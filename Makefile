@@ -35,7 +35,7 @@ tour: setup ## The repository without Spark: branches, a conflict, a writer kill
 	@$(RUN) python examples/tour.py
 
 test: setup ## All tests, with coverage
-	$(RUN) pytest -n 2 --no-loadscope-reorder --durations 15 --cov --cov-report= --cov-fail-under=85
+	$(RUN) pytest -n 2 --no-loadscope-reorder --durations 15 --cov --cov-report= --cov-fail-under=88
 	$(RUN) coverage report | tail -n 25
 
 test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
