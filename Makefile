@@ -38,8 +38,9 @@ test: setup ## All tests, with coverage
 	$(RUN) pytest -n 2 --no-loadscope-reorder --durations 15 --cov --cov-report= --cov-fail-under=88
 	$(RUN) coverage report | tail -n 25
 
-test-fast: setup ## The inner loop: no slow tests, no Spark, no coverage
-	$(RUN) pytest -n 2 --no-loadscope-reorder -m "not slow" --ignore tests/spark --ignore tests/conductor -x
+test-fast: setup ## The inner loop: no slow tests, no servers, no Spark, no model, no coverage
+	$(RUN) pytest -n 2 --no-loadscope-reorder -m "not slow" -x \
+		$(addprefix --ignore tests/,spark conductor s3 lakefs model typing)
 
 test-spark: setup ## Everything that starts Spark in its long form: all tests on a cluster, kill -9 at every effect
 	FENCELINE_CLUSTER=full FENCELINE_KILLS=full $(RUN) pytest tests/spark tests/e2e/test_spark_attempts.py -v
