@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from fenceline.errors import AlreadyExists, ConfigError, NotFound, ObjectDamaged, TransactionClosed
+from fenceline.graph.extra import graph_extra
 from fenceline.graph.following import FollowPins
 from fenceline.repo.lakefs.repository import SCHEME as LAKEFS
 from fenceline.repo.lakefs.repository import LakeRepository
@@ -107,6 +108,11 @@ def store_at(url: str, options: Mapping[str, str] | None = None) -> ObjectStore:
     return LocalObjects(url)
 
 
+def check_mode(mode: str) -> None:
+    if mode not in ("r", "rw"):
+        raise ConfigError(f"mode is {mode!r}", hint="use 'r' or 'rw'")
+
+
 class Repository:
     """A versioned repository. Use it as a context manager, or `close()` it, if you started a sweeper."""
 
@@ -131,17 +137,19 @@ class Repository:
         seams: Seams | None = None,
     ) -> Repository:
         """Open a repository on any object store; tests use it with `fenceline.testing.MemoryObjects`."""
-        if mode not in ("r", "rw"):
-            raise ConfigError(f"mode is {mode!r}", hint="use 'r' or 'rw'")
+        check_mode(mode)
         seams = seams or Seams()
         if create and mode == "rw":
             native = NativeRepository.create(objects, seams, seams.actor())
         else:
             native = NativeRepository.open(objects, seams)
-        repository = cls(native, mode)
-        if mode == "rw" and sweep:
-            repository.swept = repository.recover()
-        return repository
+        return cls(native, mode)._opened(sweep)
+
+    def _opened(self, sweep: bool) -> Self:
+        """A writer first finishes what dead ones left."""
+        if self._mode == "rw" and sweep:
+            self.swept = self.recover()
+        return self
 
     @property
     def url(self) -> str:
@@ -292,14 +300,8 @@ class Repository:
 
     def graph(self, branch: str = DEFAULT_BRANCH, path: str = "") -> Graph:
         """The graph on a branch, in a directory of it: typed tables that change together with files."""
-        try:
+        with graph_extra():
             from fenceline.graph.graph import Graph
-        except ModuleNotFoundError as error:
-            if error.name and error.name.partition(".")[0] == "fenceline":
-                raise
-            raise ConfigError(
-                f"graph tables need {error.name}, which is not installed", hint="pip install 'fenceline[graph]'"
-            ) from error
         return Graph(self._native, self._intents, branch, path, writable=self._mode == "rw")
 
     def merge(

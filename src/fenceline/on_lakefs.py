@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from fenceline.api import IntentStatus, Mode, Repository
+from fenceline.api import IntentStatus, Mode, Repository, check_mode
 from fenceline.errors import ConfigError, NotFound
 from fenceline.repo.lakefs.notes import entry_of
-from fenceline.repo.lakefs.repository import LakeRepository
+from fenceline.repo.lakefs.repository import RUN_PREFIX, LakeRepository
 from fenceline.repo.lakefs.sdk import Access
 from fenceline.repo.merge import Strategy
 from fenceline.repo.model import DEFAULT_BRANCH, Head, RefEntry
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from fenceline.graph.spark_start import EngineName
-
-RUN_PREFIX = "run-"
-"""What the branches of runs begin with on lakeFS."""
 
 
 class LakeFSRepository(Repository):
@@ -52,16 +49,12 @@ class LakeFSRepository(Repository):
         seams: Seams | None = None,
         access: Access | None = None,
     ) -> Self:
-        if mode not in ("r", "rw"):
-            raise ConfigError(f"mode is {mode!r}", hint="use 'r' or 'rw'")
+        check_mode(mode)
         if create:
             raise ConfigError(
                 f"cannot create {url}", hint="create the repository in lakeFS, then run fenceline lakefs setup"
             )
-        repository = cls(LakeRepository.open(url, seams, access), mode)
-        if mode == "rw" and sweep:
-            repository.swept = repository.recover()
-        return repository
+        return cls(LakeRepository.open(url, seams, access), mode)._opened(sweep)
 
     @property
     def store(self) -> LakeRepository:

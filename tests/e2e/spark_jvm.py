@@ -19,8 +19,8 @@ PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"  # pyspark's own
 
 
 def host() -> None:
-    conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g"}
-    get_session(SparkSettings(master="local[1]", conf={**conf, "spark.sql.shuffle.partitions": "1"}))
+    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "1"}
+    get_session(SparkSettings(master="local[1]", conf=conf))
     gateway: Any = SparkContext._gateway
     told = {PORT: str(gateway.gateway_parameters.port), SECRET: gateway.gateway_parameters.auth_token}
     print(json.dumps(told), flush=True)

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ PROTOCOL = Path(__file__).parents[1] / "protocol"
 sys.path.insert(0, str(PROTOCOL))
 
 from file_orchestrator import FileOrchestrator  # noqa: E402
-from harness import Paused, assert_sound, environment  # noqa: E402
+from harness import Paused, assert_sound, environment, occurrences  # noqa: E402
 
 HERE = Path(__file__).parent
 DECISIVE = ("stage.file.before@2", "verdict.seal.after@1", "entry.publish.after@1")
@@ -107,20 +106,10 @@ def check(stage: Stage, publications: int = 1) -> None:
     assert publications > 1 or on_disk == live, "after recover and gc no part file is left that nothing reaches"
 
 
-def passed(log: Path) -> list[str]:
-    """Every point a whole attempt passes, numbered by how often it has been passed."""
-    count: Counter[str] = Counter()
-    found = []
-    for point in log.read_text().split():
-        count[point] += 1
-        found.append(f"{point}@{count[point]}")
-    return found
-
-
 def test_a_spark_attempt_killed_anywhere_is_published_once_by_its_retry(tmp_path: Path, jvm: dict[str, str]) -> None:
     log = tmp_path / "log"
     assert Stage(tmp_path / "whole", jvm).told(log=log)["status"] == "COMPLETED"
-    order = passed(log)
+    order = occurrences(log.read_text().split())
     assert set(DECISIVE) <= set(order)
     seal = order.index("verdict.seal.after@1")
     sealed = max(n for n, point in enumerate(order[:seal]) if point.startswith("disk.link.after"))  # in effect

@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from fenceline.errors import ContractError
-from fenceline.graph.filters import any_of, literal, quoted
+from fenceline.graph.filters import any_of, quoted
 from fenceline.graph.schema import Choice, Scalar, TableType, UnknownProperty, columns, normalise
 
 Where: TypeAlias = Mapping[str, Any] | str
@@ -125,7 +125,3 @@ def _alike(table: TableType, node: exp.Expression) -> bool:
     if kind in _TEXT or isinstance(kind, Choice):
         return all(value.is_string for value in plain)
     return kind in _NUMBERS and not any(value.is_string for value in plain)
-
-
-def with_id(ids: list[str]) -> str:
-    return any_of("id", ids) if len(ids) != 1 else f"{quoted('id')} = {literal(ids[0])}"

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from fenceline.api import Repository, hold
 from fenceline.errors import AlreadyExists, ContractError, MergeConflict, NotFound, PublishFenceError, StaleAttemptError
-from fenceline.repo.lakefs.repository import LakeRepository
+from fenceline.repo.lakefs.repository import RUN_PREFIX, SCHEME, LakeRepository
 from fenceline.repo.merge import Strategy
 from fenceline.repo.model import Commit, Op
 from fenceline.seams import Seams
@@ -42,8 +42,8 @@ class PublishRefused(PublishFenceError):
 
 
 def run_branch(workflow: str, repository: str = "") -> str:
-    """The branch a run works on, out of sight until it is published. lakeFS knows no slash in names."""
-    return f"run-{workflow}" if repository.startswith("lakefs://") else f"run/{workflow}"
+    """The branch a run works on, out of sight until it is published."""
+    return f"{RUN_PREFIX}{workflow}" if repository.startswith(f"{SCHEME}://") else f"run/{workflow}"
 
 
 @dataclass(frozen=True, slots=True)

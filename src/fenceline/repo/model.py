@@ -262,12 +262,3 @@ class Side(NamedTuple):
         if self.left is None:
             return "added"
         return "removed" if self.right is None else "changed"
-
-
-@dataclass(frozen=True, slots=True)
-class StagedRef:
-    """All that confirm and cleanup need to know of a staged commit."""
-
-    repository: str
-    execution: str
-    commit: str

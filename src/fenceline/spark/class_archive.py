@@ -42,7 +42,8 @@ class ClassArchive:
     @property
     def options(self) -> str:
         """For the JVM that is started next; nothing where there is no archive."""
-        return f"-XX:SharedArchiveFile={self.path} -Xlog:disable -Xlog:all=error" if self.path.exists() else ""
+        path = self.path
+        return f"-XX:SharedArchiveFile={path} -Xlog:disable -Xlog:all=error" if path.exists() else ""
 
     def _jars(self) -> list[str]:
         jars = Path(self.spark, "jars")

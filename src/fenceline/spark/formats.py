@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from fenceline.errors import ContractError
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
-COUNTED = ("parquet", "orc")
-"""Their files say how many rows they hold."""
 
 _TABLE_FORMATS = ("delta", "iceberg", "hudi")
 

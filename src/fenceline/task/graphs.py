@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fenceline.errors import ConfigError
+from fenceline.graph.extra import graph_extra
 from fenceline.repo.names import check_path
 from fenceline.repo.native.repository import NativeRepository
 from fenceline.txn.trying import Try
@@ -37,15 +37,9 @@ class Graphs:
         self._written: list[set[str]] = []
 
     def __call__(self, path: str = "") -> WorkspaceGraph:
-        try:
+        with graph_extra():
             from fenceline.task.attempt_graph import AttemptGraph
             from fenceline.task.workspace_graph import WorkspaceGraph
-        except ModuleNotFoundError as error:
-            if error.name and error.name.partition(".")[0] == "fenceline":
-                raise
-            raise ConfigError(
-                f"graph tables need {error.name}, which is not installed", hint="pip install 'fenceline[graph]'"
-            ) from error
         clean = path.removesuffix("/")
         where = "/".join(part for part in (self._prefix, check_path(clean) if clean else "") if part)
         if where not in self._known:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Literal
 
 from fenceline.errors import StoreError
@@ -18,8 +17,9 @@ from fenceline.spark.lake_workspace import LakeSparkWorkspace, Staging
 from fenceline.spark.session import cancel, get_session, isolated, job_group, release
 from fenceline.spark.settings import SparkSettings
 from fenceline.spark.shipping import ship_module
-from fenceline.task.guard import GuardUnavailable, GuardVerdict, run_guards
+from fenceline.task.guard import GuardVerdict, run_guards
 from fenceline.task.patterns import glob_regex
+from fenceline.task.spark_view import ViewOnSpark
 from fenceline.task.spec import WorkspaceSpec
 from fenceline.task.workspaces import Metrics
 from fenceline.txn.lakefs.staging import StagingBranch
@@ -95,8 +95,10 @@ class LakeSparkSpace:
         release(self._session)
 
 
-class _View:
+class _View(ViewOnSpark):
     """A Spark workspace as guards see it. What they look at counts as read."""
+
+    _workspace: LakeSparkWorkspace
 
     def __init__(self, workspace: LakeSparkWorkspace) -> None:
         self._workspace = workspace
@@ -107,15 +109,5 @@ class _View:
             if matches is None or matches(path):
                 yield path, size
 
-    def is_dir(self, path: str) -> bool:
-        inside = path.strip("/")
-        return any(name.startswith(f"{inside}/") for name in self._workspace.files(inside))
-
-    def schema(self, path: str) -> Mapping[str, str]:
-        return {field.name: field.dataType.simpleString() for field in self.frame(path).schema.fields}
-
     def frame(self, path: str) -> Any:
         return self._workspace.read.dataset(path.strip("/"))
-
-    def opened(self, path: str) -> Path:
-        raise GuardUnavailable(f"{path}: a Spark workspace has no local files", hint="use frame(path) in the guard")

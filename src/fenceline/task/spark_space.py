@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 from fenceline.repo.native.repository import NativeRepository
@@ -16,6 +15,7 @@ from fenceline.spark.settings import SparkSettings
 from fenceline.spark.shipping import ship_module
 from fenceline.task.guard import GuardUnavailable, GuardVerdict, run_guards
 from fenceline.task.patterns import glob_regex
+from fenceline.task.spark_view import ViewOnSpark
 from fenceline.task.spark_workspace import SparkWorkspace
 from fenceline.task.spec import WorkspaceSpec
 from fenceline.task.workspaces import Metrics
@@ -77,8 +77,10 @@ class SparkSpace:
         release(self._session)
 
 
-class SparkView:
+class SparkView(ViewOnSpark):
     """A Spark workspace as guards see it. What they look at counts as read."""
+
+    _workspace: SparkWorkspace
 
     def __init__(self, workspace: SparkWorkspace, trying: Try) -> None:
         self._workspace, self._try = workspace, trying
@@ -90,13 +92,6 @@ class SparkView:
             path = entry.path[cut:]
             if entry.dataset is None and (matches is None or matches(path)):
                 yield path, entry.size
-
-    def is_dir(self, path: str) -> bool:
-        inside = path.strip("/")
-        return any(name.startswith(f"{inside}/") for name in self._workspace.files(inside))
-
-    def schema(self, path: str) -> Mapping[str, str]:
-        return {field.name: field.dataType.simpleString() for field in self.frame(path).schema.fields}
 
     def frame(self, path: str) -> Any:
         clean = path.strip("/")
@@ -110,6 +105,3 @@ class SparkView:
             raise GuardUnavailable(f"{path}: it is not clear how to read it", hint="write it as a dataset")
         options: dict[str, object] = {"header": True, "inferSchema": True} if chosen == "csv" else {}
         return self._workspace.read.load(clean, chosen, None, options)
-
-    def opened(self, path: str) -> Path:
-        raise GuardUnavailable(f"{path}: a Spark workspace has no local files", hint="use frame(path) in the guard")

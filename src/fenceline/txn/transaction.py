@@ -46,6 +46,14 @@ class TransactionResult:
     execution: str | None
 
 
+def check_asked(key: str | None, on_conflict: str) -> None:
+    """What every transaction refuses, wherever it publishes."""
+    if key == "":
+        raise ContractError("key is empty", hint="leave it out, or name the change: the same key never applies twice")
+    if on_conflict not in ("fail", "rebase"):
+        raise ContractError(f"on_conflict is {on_conflict!r}", hint="use 'fail' or 'rebase'")
+
+
 class Transaction:
     """Changes to one branch that become visible together, or not at all."""
 
@@ -66,14 +74,9 @@ class Transaction:
         pins: Iterable[Commit] = (),
         merging: Commit | None = None,
     ) -> None:
-        if key == "":
-            raise ContractError(
-                "key is empty", hint="leave it out, or name the change: the same key never applies twice"
-            )
+        check_asked(key, on_conflict)
         if lease <= 0:
             raise ContractError(f"lease is {lease}", hint="give the seconds after which a silent owner counts as dead")
-        if on_conflict not in ("fail", "rebase"):
-            raise ContractError(f"on_conflict is {on_conflict!r}", hint="use 'fail' or 'rebase'")
         self._repo, self._intents = repo, intents
         self._progress = progress
         self._message = message
@@ -157,14 +160,8 @@ class Transaction:
         if self._dropping():
             return
         place = self._tree.check_place(path)
-        if isinstance(data, str):
-            data = data.encode()
-        elif isinstance(data, bytearray | memoryview):
-            data = bytes(data)
-        elif isinstance(data, upload.Readable):
-            data = upload.pieces(data)
         staging = self._try.staging()
-        self._tree.set(staging, staging.file(place, data, mode))
+        self._tree.set(staging, staging.file(place, upload.content(data), mode))
 
     def upload(self, local: str, path: str, progress: Progress | None = None) -> int:
         """Upload a file, or a directory with all below it, in parallel; returns the number of files."""

@@ -58,6 +58,15 @@ def pieces(stream: Readable) -> Iterator[bytes]:
         yield piece
 
 
+def content(data: bytes | str | Readable | Iterable[bytes]) -> bytes | Iterable[bytes]:
+    """What a caller gave as a file's content, as bytes or as pieces of them."""
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    return pieces(data) if isinstance(data, Readable) else data
+
+
 def walk(local: str) -> Iterator[tuple[str, Source]]:
     """Every regular file below a directory, in tree order, by its path relative to it; the file itself as ''.
 

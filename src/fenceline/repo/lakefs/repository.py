@@ -22,6 +22,8 @@ from fenceline.repo.names import check_path, check_prefix
 from fenceline.seams import Seams
 
 SCHEME = "lakefs"
+RUN_PREFIX = "run-"
+"""What the branches of runs begin with: lakeFS knows no slash in names."""
 
 _CACHED_COMMITS = 4096
 _STAT_BATCH = 256

@@ -29,7 +29,7 @@ from fenceline.txn.lakefs.confirm import Turn, confirm, published
 from fenceline.txn.lakefs.explain import not_here
 from fenceline.txn.lakefs.records import keep
 from fenceline.txn.lakefs.staging import Staged, StagingBranch, Upload, discard, sha256_of
-from fenceline.txn.transaction import OnConflict, Transaction, TransactionResult
+from fenceline.txn.transaction import OnConflict, Transaction, TransactionResult, check_asked
 from fenceline.txn.upload import Progress
 
 LEASE = 3600.0
@@ -53,12 +53,7 @@ class LakeTransaction(Transaction):
         progress: Progress | None = None,
         lease: float = LEASE,
     ) -> None:
-        if key == "":
-            raise ContractError(
-                "key is empty", hint="leave it out, or name the change: the same key never applies twice"
-            )
-        if on_conflict not in ("fail", "rebase"):
-            raise ContractError(f"on_conflict is {on_conflict!r}", hint="use 'fail' or 'rebase'")
+        check_asked(key, on_conflict)
         self._lake, self._message, self._more = repo, message, dict(metadata or {})
         self._reads, self._directories = PathSet(), {""}
         self._entered = self._closed = False
@@ -137,8 +132,8 @@ class LakeTransaction(Transaction):
         if next(self._below(place), None) is not None:
             raise AlreadyExists(f"{path} is a directory", hint="delete it first in the same transaction", path=path)
         with tempfile.NamedTemporaryFile(prefix="fenceline-write-") as file:
-            for piece in _pieces(data):
-                file.write(piece)
+            given = upload.content(data)
+            file.writelines([given] if isinstance(given, bytes) else given)
             file.flush()
             self._stage([Upload(place, file.name, file.tell(), mode)], {place: self._at(place)})
 
@@ -310,11 +305,3 @@ class LakeTransaction(Transaction):
 
     def wrote(self, keys: Iterable[str]) -> NoReturn:
         raise not_here("a table", "keep graphs in a native repository (file://, s3://)")
-
-
-def _pieces(data: bytes | str | upload.Readable | Iterable[bytes]) -> Iterable[bytes]:
-    if isinstance(data, str):
-        return [data.encode()]
-    if isinstance(data, bytes | bytearray | memoryview):
-        return [bytes(data)]
-    return upload.pieces(data) if isinstance(data, upload.Readable) else data
